@@ -1,0 +1,221 @@
+package kafkatest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Listener is one of a broker's doors, by its name in server.properties.
+type Listener string
+
+const (
+	Plaintext     Listener = "PLAINTEXT"      // always there; also the brokers' own
+	Proxied       Listener = "PROXIED"        // plaintext, reached through Kafka.Proxy alone
+	TLS           Listener = "TLS"            // the server shows a certificate, clients need none
+	MutualTLS     Listener = "MTLS"           // clients have to show a certificate of the CA
+	ExpiredTLS    Listener = "EXPIRED"        // TLS with a certificate that ended yesterday
+	SASLTLS       Listener = "SASL_SSL"       // PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 inside TLS
+	SASLPlaintext Listener = "SASL_PLAINTEXT" // the same in clear
+	controller    Listener = "CONTROLLER"
+)
+
+var protocols = map[Listener]string{
+	controller:    "PLAINTEXT",
+	Plaintext:     "PLAINTEXT",
+	Proxied:       "PLAINTEXT",
+	TLS:           "SSL",
+	MutualTLS:     "SSL",
+	ExpiredTLS:    "SSL",
+	SASLTLS:       "SASL_SSL",
+	SASLPlaintext: "SASL_PLAINTEXT",
+}
+
+// errBind is a start that lost its port to someone else.
+var errBind = errors.New("a port is taken")
+
+// Broker is one node of a Kafka, broker and controller in one process. Its methods are for one goroutine at a time.
+type Broker struct {
+	kafka   *Kafka
+	id      int
+	dir     string
+	addrs   map[Listener]string
+	process *Process // nil: does not run
+	last    *Process // the newest, ended or not; nil: never ran
+}
+
+// ID is the node id.
+func (b *Broker) ID() int { return b.id }
+
+// Process is the running java, nil when it is down.
+func (b *Broker) Process() *Process { return b.process }
+
+// Stop ends the broker in good order: it hands over its leaderships and closes its log.
+func (b *Broker) Stop() {
+	if b.process != nil {
+		b.process.Stop()
+		b.process = nil
+	}
+}
+
+// Kill9 kills the broker in the middle of what it does.
+func (b *Broker) Kill9() {
+	if b.process != nil {
+		b.process.Kill9()
+		b.process = nil
+	}
+}
+
+func (b *Broker) signalKill() {
+	if b.process != nil {
+		b.process.Signal(os.Kill)
+	}
+}
+
+// Start starts a broker that is down, on its old folder and ports, and returns when all of the cluster is ready.
+func (b *Broker) Start(ctx context.Context) error {
+	if b.process == nil {
+		if err := b.launch(); err != nil {
+			return err
+		}
+	}
+	return b.kafka.WaitReady(ctx)
+}
+
+func (b *Broker) advertised(l Listener) string {
+	if l == Proxied && b.kafka.Proxy != nil {
+		return b.kafka.Proxy.Addrs()[b.id-1]
+	}
+	return b.addrs[l]
+}
+
+// writeConfig writes server.properties by the recipe of shared/kafka-real.md, section 2, and the logging configuration.
+func (b *Broker) writeConfig() error {
+	var voters, listeners, advertised, protocol []string
+	for _, peer := range b.kafka.brokers {
+		voters = append(voters, fmt.Sprintf("%d@%s", peer.id, peer.addrs[controller]))
+	}
+	for _, l := range b.kafka.listeners() {
+		listeners = append(listeners, fmt.Sprintf("%s://%s", l, b.addrs[l]))
+		protocol = append(protocol, fmt.Sprintf("%s:%s", l, protocols[l]))
+		if l != controller {
+			advertised = append(advertised, fmt.Sprintf("%s://%s", l, b.advertised(l)))
+		}
+	}
+	replicas := fmt.Sprint(min(3, len(b.kafka.brokers)))
+	config := map[string]string{
+		"process.roles":                  "broker,controller",
+		"node.id":                        fmt.Sprint(b.id),
+		"controller.quorum.voters":       strings.Join(voters, ","),
+		"listeners":                      strings.Join(listeners, ","),
+		"advertised.listeners":           strings.Join(advertised, ","),
+		"controller.listener.names":      string(controller),
+		"inter.broker.listener.name":     string(Plaintext),
+		"listener.security.protocol.map": strings.Join(protocol, ","),
+		"log.dirs":                       filepath.Join(b.dir, "data"),
+
+		"auto.create.topics.enable":                "false",
+		"default.replication.factor":               replicas,
+		"offsets.topic.replication.factor":         replicas,
+		"offsets.topic.num.partitions":             "8",
+		"transaction.state.log.replication.factor": replicas,
+		"transaction.state.log.num.partitions":     "8",
+		"transaction.state.log.min.isr":            "1",
+		"group.initial.rebalance.delay.ms":         "0",
+		"log.retention.ms":                         "-1", // tests write records with old timestamps
+		"log.retention.check.interval.ms":          "2000",
+		"log.initial.task.delay.ms":                "500",
+		"log.cleaner.dedupe.buffer.size":           "8388608",
+		"log.cleaner.backoff.ms":                   "500",
+	}
+	if s := b.kafka.opts.Security; s != nil {
+		maps.Copy(config, s.config(b.kafka.opts.Dir))
+	}
+	if b.kafka.opts.Authorizer {
+		config["authorizer.class.name"] = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+		config["super.users"] = "User:ANONYMOUS"
+	}
+	maps.Copy(config, b.kafka.opts.Config)
+	if err := os.MkdirAll(b.dir, 0o755); err != nil {
+		return err
+	}
+	if err := writeProperties(b.path("server.properties"), config); err != nil {
+		return err
+	}
+	return os.WriteFile(b.path("logging.properties"), []byte(logging(b.kafka.opts.Version)), 0o644)
+}
+
+func (b *Broker) format(ctx context.Context) error {
+	args := []string{"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", b.kafka.classPath,
+		"kafka.tools.StorageTool", "format", "-t", b.kafka.clusterID, "-c", b.path("server.properties")}
+	if s := b.kafka.opts.Security; s != nil {
+		args = append(args, s.formatArgs()...)
+	}
+	if out, err := exec.CommandContext(ctx, "java", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("format broker %d: %w\n%s", b.id, err, out)
+	}
+	return nil
+}
+
+func (b *Broker) launch() error {
+	p, err := StartProcess(Command{
+		Name: "java",
+		Args: []string{"-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", loggingFlag(b.kafka.opts.Version, b.path("logging.properties")),
+			"-cp", b.kafka.classPath, "kafka.Kafka", b.path("server.properties")},
+		Dir: b.dir,
+		Log: b.path("kafka.log"),
+	})
+	if err != nil {
+		return fmt.Errorf("start broker %d: %w", b.id, err)
+	}
+	b.process, b.last = p, p
+	return nil
+}
+
+// died is the error of a broker that ended by itself.
+func (b *Broker) died() error {
+	b.process = nil
+	tail := b.last.Tail()
+	err := fmt.Errorf("broker %d ended\n%s", b.id, tail)
+	if strings.Contains(tail, "Address already in use") {
+		return errors.Join(errBind, err)
+	}
+	return err
+}
+
+func (b *Broker) path(name string) string { return filepath.Join(b.dir, name) }
+
+// logging sends a JVM's log to its stdout.
+func logging(version string) string {
+	const pattern = "%d{HH:mm:ss.SSS} %p %c{1}: %m%n"
+	if usesLog4j2(version) {
+		return "appender.out.type=Console\nappender.out.name=out\nappender.out.layout.type=PatternLayout\n" +
+			"appender.out.layout.pattern=" + pattern + "\nrootLogger.level=INFO\nrootLogger.appenderRef.out.ref=out\n" +
+			"logger.config.name=org.apache.kafka.common.config\nlogger.config.level=WARN\n"
+	}
+	return "log4j.rootLogger=INFO,out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n" +
+		"log4j.appender.out.layout=org.apache.log4j.PatternLayout\nlog4j.appender.out.layout.ConversionPattern=" + pattern +
+		"\nlog4j.logger.org.apache.kafka.common.config=WARN\n"
+}
+
+func loggingFlag(version, path string) string {
+	if usesLog4j2(version) {
+		return "-Dlog4j2.configurationFile=" + path
+	}
+	return "-Dlog4j.configuration=file:" + path
+}
+
+// writeProperties writes a Java properties file, sorted.
+func writeProperties(path string, config map[string]string) error {
+	var s strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(config)) {
+		fmt.Fprintf(&s, "%s=%s\n", key, strings.ReplaceAll(config[key], `\`, `\\`))
+	}
+	return os.WriteFile(path, []byte(s.String()), 0o600)
+}

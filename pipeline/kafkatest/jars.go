@@ -1,0 +1,175 @@
+package kafkatest
+
+import (
+	"bytes"
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// DefaultVersion is the Apache Kafka that a test gets which names none, MM2Version the newest published MirrorMaker 2.
+const (
+	DefaultVersion = "4.4.0"
+	MM2Version     = "4.3.1"
+)
+
+const (
+	minJava = 17
+	// Kafka 4 logs through slf4j 1.7 and brings no binding; without one a broker runs silently.
+	log4jBinding = "org.apache.logging.log4j:log4j-slf4j-impl:2.25.5"
+)
+
+// Jars is one class path: the artifacts and all they pull in, in a folder of their own in the user's cache.
+type Jars struct {
+	name      string   // of the folder: <set>-<version>
+	artifacts []string // group:artifact:version
+}
+
+// BrokerJars are a broker, its tools and the Java clients of one version.
+func BrokerJars(version string) Jars {
+	artifacts := []string{"org.apache.kafka:kafka_2.13:" + version}
+	if !strings.HasPrefix(version, "2.") { // until 3.0 the tools were part of the core
+		artifacts = append(artifacts, "org.apache.kafka:kafka-tools:"+version)
+	}
+	return newJars("broker", version, artifacts)
+}
+
+// MM2Jars are MirrorMaker 2 and the Connect runtime of one version.
+func MM2Jars(version string) Jars {
+	return newJars("mm2", version, []string{
+		"org.apache.kafka:connect-mirror:" + version,
+		"org.apache.kafka:connect-runtime:" + version,
+	})
+}
+
+func newJars(set, version string, artifacts []string) Jars {
+	if usesLog4j2(version) {
+		artifacts = append(artifacts, log4jBinding)
+	}
+	return Jars{name: set + "-" + version, artifacts: artifacts}
+}
+
+// usesLog4j2 tells which of the two logging libraries a Kafka version runs on: log4j 1 (reload4j) came with 3.x.
+func usesLog4j2(version string) bool { return version[0] >= '4' }
+
+// ClassPath returns the argument of java -cp, after fetching with Maven what the cache lacks. Any number of processes
+// may ask at once: a file lock lets one fetch, and a folder appears under its name only when it is complete.
+func (j Jars) ClassPath(ctx context.Context) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find the cache for %s: %w", j.name, err)
+	}
+	root := filepath.Join(cache, "kferry", "jars")
+	dir := filepath.Join(root, j.name)
+	if _, err := os.Stat(dir); err == nil {
+		return filepath.Join(dir, "*"), nil
+	}
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return "", fmt.Errorf("make the jar cache: %w", err)
+	}
+	lock, err := lockFile(filepath.Join(root, j.name+".lock"))
+	if err != nil {
+		return "", fmt.Errorf("lock the jars %s: %w", j.name, err)
+	}
+	defer lock.Close()
+	if _, err := os.Stat(dir); err == nil { // another process fetched while we waited
+		return filepath.Join(dir, "*"), nil
+	}
+	if err := j.fetch(ctx, root, dir); err != nil {
+		return "", fmt.Errorf("fetch jars %s: %w", j.name, err)
+	}
+	return filepath.Join(dir, "*"), nil
+}
+
+func (j Jars) fetch(ctx context.Context, root, dir string) error {
+	tmp, err := os.MkdirTemp(root, j.name+".part-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	pom, err := j.pom()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(tmp, "pom.xml"), pom, 0o644); err != nil {
+		return err
+	}
+	mvn := exec.CommandContext(ctx, "mvn", "-q", "-B", "-f", "pom.xml", "dependency:copy-dependencies", "-DoutputDirectory=lib")
+	mvn.Dir = tmp
+	if out, err := mvn.CombinedOutput(); err != nil {
+		return fmt.Errorf("mvn: %w\n%s", err, out)
+	}
+	return os.Rename(filepath.Join(tmp, "lib"), dir)
+}
+
+func (j Jars) pom() ([]byte, error) {
+	type dependency struct {
+		Group    string `xml:"groupId"`
+		Artifact string `xml:"artifactId"`
+		Version  string `xml:"version"`
+	}
+	pom := struct {
+		XMLName      xml.Name     `xml:"http://maven.apache.org/POM/4.0.0 project"`
+		Model        string       `xml:"modelVersion"`
+		Group        string       `xml:"groupId"`
+		Artifact     string       `xml:"artifactId"`
+		Version      string       `xml:"version"`
+		Packaging    string       `xml:"packaging"`
+		Dependencies []dependency `xml:"dependencies>dependency"`
+	}{Model: "4.0.0", Group: "kferry.test", Artifact: "jars", Version: "1", Packaging: "pom"}
+	for _, a := range j.artifacts {
+		group, rest, _ := strings.Cut(a, ":")
+		artifact, version, ok := strings.Cut(rest, ":")
+		if !ok {
+			return nil, fmt.Errorf("artifact %q: want group:artifact:version", a)
+		}
+		pom.Dependencies = append(pom.Dependencies, dependency{group, artifact, version})
+	}
+	return xml.MarshalIndent(pom, "", "  ")
+}
+
+// Available tells whether real brokers can run here, and if not, what is missing.
+func Available() (ok bool, why string) {
+	if err := findTools(); err != nil {
+		return false, err.Error()
+	}
+	return true, ""
+}
+
+var javaVersion = regexp.MustCompile(`version "(\d+)`)
+
+func findTools() error {
+	if _, err := exec.LookPath("mvn"); err != nil {
+		return errors.New("mvn (Apache Maven) is not on the PATH")
+	}
+	if _, err := exec.LookPath("java"); err != nil {
+		return fmt.Errorf("java (a JDK, %d or later) is not on the PATH", minJava)
+	}
+	out, err := exec.Command("java", "-version").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("java -version: %w", err)
+	}
+	m := javaVersion.FindSubmatch(out)
+	if m == nil {
+		return fmt.Errorf("java -version gives no version: %.100q", out)
+	}
+	if v, _ := strconv.Atoi(string(m[1])); v < minJava {
+		return fmt.Errorf("java is version %d, Kafka needs %d or later", v, minJava)
+	}
+	// The Java programs run from source, which a bare runtime cannot do.
+	out, err = exec.Command("java", "--list-modules").Output()
+	if err != nil {
+		return fmt.Errorf("java --list-modules: %w", err)
+	}
+	if !bytes.Contains(out, []byte("jdk.compiler")) {
+		return errors.New("java is a bare runtime, the tests need a JDK")
+	}
+	return nil
+}

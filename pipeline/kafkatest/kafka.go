@@ -1,0 +1,281 @@
+package kafkatest
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	readyTimeout = 60 * time.Second // a broker answers after 3-4 s; two cores may be shared by many
+	readyPoll    = 100 * time.Millisecond
+	portTries    = 3
+)
+
+// Options says what cluster Start brings up. The zero value is one 4.4.0 broker on a plaintext listener.
+type Options struct {
+	Version string            // DefaultVersion if empty; 3.7 or later
+	Brokers int               // 1 if 0; each is broker and controller
+	Config  map[string]string // server.properties on top of, and instead of, ours
+	Dir     string            // data, configuration and logs; empty: a temporary folder that Stop removes
+
+	Security   *Security // adds the listeners TLS, MutualTLS, ExpiredTLS, SASLTLS and SASLPlaintext
+	Authorizer bool      // StandardAuthorizer; the plaintext listener's clients stay super users
+	Proxied    bool      // adds the listener Proxied, whose clients reach the brokers through Kafka.Proxy alone
+}
+
+// Kafka is a running cluster of real brokers.
+type Kafka struct {
+	Proxy *Proxy // between the clients of the listener Proxied and the brokers; nil unless asked for
+
+	opts      Options
+	clusterID string
+	classPath string
+	ports     ports
+	brokers   []*Broker
+	tempDir   bool
+}
+
+// Start brings up a cluster and returns when every broker is registered and answers. The error of a broker that does
+// not come up carries the end of its log. The context bounds the start alone; Stop ends the cluster.
+func Start(ctx context.Context, opts Options) (*Kafka, error) {
+	if opts.Version == "" {
+		opts.Version = DefaultVersion
+	}
+	if opts.Brokers == 0 {
+		opts.Brokers = 1
+	}
+	var err error
+	for range portTries {
+		var k *Kafka
+		if k, err = start(ctx, opts); err == nil {
+			return k, nil
+		}
+		if !errors.Is(err, errBind) {
+			break
+		}
+	}
+	return nil, fmt.Errorf("start Kafka %s: %w", opts.Version, err)
+}
+
+func start(ctx context.Context, opts Options) (k *Kafka, err error) {
+	k = &Kafka{opts: opts, clusterID: newClusterID()}
+	defer func() {
+		if err != nil {
+			k.Stop()
+		}
+	}()
+	if k.classPath, err = BrokerJars(opts.Version).ClassPath(ctx); err != nil {
+		return nil, err
+	}
+	if k.opts.Dir == "" {
+		k.tempDir = true
+		if k.opts.Dir, err = os.MkdirTemp("", "kferry-kafka-"); err != nil {
+			return nil, err
+		}
+	}
+	if err := k.layOut(); err != nil {
+		return nil, err
+	}
+	var g errgroup.Group
+	for _, b := range k.brokers {
+		g.Go(func() error { return b.format(ctx) })
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	for _, b := range k.brokers {
+		if err := b.launch(); err != nil {
+			return nil, err
+		}
+	}
+	if err := k.WaitReady(ctx); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// layOut gives every broker its ports and its server.properties.
+func (k *Kafka) layOut() error {
+	for i := range k.opts.Brokers {
+		b := &Broker{kafka: k, id: i + 1, dir: filepath.Join(k.opts.Dir, fmt.Sprintf("broker-%d", i+1)), addrs: map[Listener]string{}}
+		listeners := k.listeners()
+		ports, err := k.ports.take(len(listeners))
+		if err != nil {
+			return err
+		}
+		for i, l := range listeners {
+			b.addrs[l] = loopback(ports[i])
+		}
+		k.brokers = append(k.brokers, b)
+	}
+	if k.opts.Proxied {
+		var targets []string
+		for _, b := range k.brokers {
+			targets = append(targets, b.addrs[Proxied])
+		}
+		var err error
+		if k.Proxy, err = ListenProxy(targets...); err != nil {
+			return err
+		}
+	}
+	if k.opts.Security != nil {
+		if err := k.opts.Security.write(k.opts.Dir); err != nil {
+			return err
+		}
+	}
+	for _, b := range k.brokers {
+		if err := b.writeConfig(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *Kafka) listeners() []Listener {
+	l := []Listener{controller, Plaintext}
+	if k.opts.Proxied {
+		l = append(l, Proxied)
+	}
+	if k.opts.Security != nil {
+		l = append(l, TLS, MutualTLS, ExpiredTLS, SASLTLS, SASLPlaintext)
+	}
+	return l
+}
+
+// WaitReady returns when every broker that should run is registered and answers.
+func (k *Kafka) WaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready after %v", readyTimeout))
+	defer cancel()
+	client, err := k.Client()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+
+	tick := time.NewTicker(readyPoll)
+	defer tick.Stop()
+	for {
+		running := 0
+		for _, b := range k.brokers {
+			if b.process == nil {
+				continue
+			}
+			running++
+			select {
+			case <-b.process.Done():
+				return b.died()
+			default:
+			}
+		}
+		if m, err := kadm.NewClient(client).BrokerMetadata(ctx); err == nil && len(m.Brokers) == running {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %d brokers: %w\n%s", running, context.Cause(ctx), k.Tail())
+		}
+	}
+}
+
+// Client opens a kgo client on the plaintext listener; the caller closes it.
+func (k *Kafka) Client(opts ...kgo.Opt) (*kgo.Client, error) {
+	return kgo.NewClient(append([]kgo.Opt{
+		kgo.SeedBrokers(k.Bootstrap()...),
+		kgo.MetadataMinAge(readyPoll), // topics come and go quickly in tests
+	}, opts...)...)
+}
+
+// Bootstrap is the brokers' addresses on the plaintext listener.
+func (k *Kafka) Bootstrap() []string { return k.BootstrapOn(Plaintext) }
+
+// BootstrapOn is the addresses that clients of one listener start from; on Proxied, those of the proxy.
+func (k *Kafka) BootstrapOn(l Listener) []string {
+	var addrs []string
+	for _, b := range k.brokers {
+		addrs = append(addrs, b.advertised(l))
+	}
+	return addrs
+}
+
+// Version is the Apache Kafka version of the brokers.
+func (k *Kafka) Version() string { return k.opts.Version }
+
+// ClusterID is what the brokers give in Metadata.
+func (k *Kafka) ClusterID() string { return k.clusterID }
+
+// Dir holds the brokers' data and logs, and the certificates.
+func (k *Kafka) Dir() string { return k.opts.Dir }
+
+// Broker is the one with this id, from 1 on.
+func (k *Kafka) Broker(id int) *Broker { return k.brokers[id-1] }
+
+// Stop ends all brokers, and the proxy, and gives the ports back.
+func (k *Kafka) Stop() {
+	if k.Proxy != nil {
+		k.Proxy.Close()
+	}
+	// Together: a controller that is asked to go alone waits for the quorum that its peers no longer form.
+	var g errgroup.Group
+	for _, b := range k.brokers {
+		g.Go(func() error { b.Stop(); return nil })
+	}
+	_ = g.Wait()
+	k.ports.release()
+	if k.tempDir {
+		_ = os.RemoveAll(k.opts.Dir)
+	}
+}
+
+// Kill9 kills all brokers at once, as a power cut would.
+func (k *Kafka) Kill9() {
+	for _, b := range k.brokers {
+		b.signalKill()
+	}
+	for _, b := range k.brokers {
+		b.Kill9()
+	}
+}
+
+// Restart starts every broker that does not run, on its old folder and ports, and returns when all are ready.
+func (k *Kafka) Restart(ctx context.Context) error {
+	for _, b := range k.brokers {
+		if b.process != nil {
+			continue
+		}
+		if err := b.launch(); err != nil {
+			return err
+		}
+	}
+	return k.WaitReady(ctx)
+}
+
+// Tail is the end of each broker's log, for a failed test.
+func (k *Kafka) Tail() string {
+	var s strings.Builder
+	for _, b := range k.brokers {
+		if b.last != nil {
+			fmt.Fprintf(&s, "--- end of the log of broker %d, Kafka %s\n%s\n", b.id, k.opts.Version, b.last.Tail())
+		}
+	}
+	return s.String()
+}
+
+// newClusterID is 16 random bytes as Kafka's Uuid prints them, never with a leading dash, which its tools take for a flag.
+func newClusterID() string {
+	var id [16]byte
+	_, _ = rand.Read(id[:])
+	id[0] &= 0x7f // the first of the 22 characters is then one of A to f
+	return base64.RawURLEncoding.EncodeToString(id[:])
+}
