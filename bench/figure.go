@@ -1,0 +1,73 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// Result is one figure of one scenario: a line of kferry-bench's output. Its field names are a contract (design.md, section 8).
+type Result struct {
+	Scenario string   `json:"scenario"`
+	Figure   string   `json:"figure"` // a slug of figures.md
+	Value    float64  `json:"value"`  // the median of the runs
+	Unit     string   `json:"unit"`
+	Min      float64  `json:"min"`
+	Max      float64  `json:"max"`
+	Runs     int      `json:"runs"`
+	Against  string   `json:"against"` // the rival's figure, "" where there is none
+	Ratio    *float64 `json:"ratio"`   // value / rival's value, both medians of this session
+	Bound    *float64 `json:"bound"`   // the ratio, or without a rival the value, may not be above it; null: told, not judged
+	OK       bool     `json:"ok"`
+}
+
+// subject is what one run of a session measures.
+type subject struct {
+	name string
+	run  func(ctx context.Context) (Cost, error)
+}
+
+// alternate runs the subjects in turns, so that what the machine does meanwhile falls on all of them alike.
+func alternate(ctx context.Context, rounds int, progress io.Writer, subjects ...subject) ([][]Cost, error) {
+	costs := make([][]Cost, len(subjects))
+	for round := range rounds {
+		for i, s := range subjects {
+			c, err := s.run(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("%s, run %d of %d: %w", s.name, round+1, rounds, err)
+			}
+			fmt.Fprintf(progress, "%-9s run %d/%d: cpu %7.3f s, %9d records, %6.2f GB in %6.2f s\n",
+				s.name, round+1, rounds, c.CPU.Seconds(), c.Records, float64(c.Bytes)/1e9, c.Wall.Seconds())
+			costs[i] = append(costs[i], c)
+		}
+	}
+	return costs, nil
+}
+
+func perByte(c Cost) float64          { return float64(c.CPU.Nanoseconds()) / float64(c.Bytes) }
+func perRecord(c Cost) float64        { return float64(c.CPU.Nanoseconds()) / float64(c.Records) }
+func bytesPerSecond(c Cost) float64   { return float64(c.Bytes) / c.Wall.Seconds() }
+func recordsPerSecond(c Cost) float64 { return float64(c.Records) / c.Wall.Seconds() }
+
+// told is a figure without a bound.
+func told(scenario, figure, unit string, costs []Cost, of func(Cost) float64) Result {
+	values := make([]float64, len(costs))
+	for i, c := range costs {
+		values[i] = of(c)
+	}
+	slices.Sort(values)
+	n := len(values)
+	return Result{
+		Scenario: scenario, Figure: figure, Unit: unit, Runs: n, OK: true,
+		Value: (values[(n-1)/2] + values[n/2]) / 2, Min: values[0], Max: values[n-1],
+	}
+}
+
+// judged holds r against a rival's figure of the same session.
+func (r Result) judged(rival Result, bound float64) Result {
+	ratio := r.Value / rival.Value
+	r.Against, r.Ratio, r.Bound = rival.Figure, &ratio, &bound
+	r.OK = ratio <= bound
+	return r
+}

@@ -1,0 +1,65 @@
+package bench
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func testHost(t *testing.T) *Host {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Host{Self: []string{self, "role"}, Dir: t.TempDir(), Progress: t.Output()}
+}
+
+// The rivals are measured as processes: their CPU time is theirs, and all that was sent arrived.
+func TestRivalsAreMeasured(t *testing.T) {
+	h := testHost(t)
+	const volume, records = int64(200e6), int64(50_000)
+	costs, err := alternate(testContext(t), 2, h.Progress,
+		subject{"relay", func(ctx context.Context) (Cost, error) { return h.relay(ctx, largeBatches, volume) }},
+		subject{"kgo-loop", func(ctx context.Context) (Cost, error) { return h.loop(ctx, smallRecords, records) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range costs[0] {
+		if ns := perByte(c); c.Bytes != volume || ns < 0.05 || ns > 20 {
+			t.Errorf("relay: %d bytes at %.3f ns each, want %d at something between 0.05 and 20", c.Bytes, ns, volume)
+		}
+	}
+	for _, c := range costs[1] {
+		if ns := perRecord(c); c.Records < records*8/10 || ns < 100 || ns > 100_000 {
+			t.Errorf("loop: %d records at %.0f ns each, want about %d at something between 100 and 100,000", c.Records, ns, records)
+		}
+	}
+}
+
+// A process that fails is an error with its own words, not a figure.
+func TestFailureOfAProcessIsTold(t *testing.T) {
+	h := testHost(t)
+	ctx := testContext(t)
+	cmd, err := h.role(ctx, roleRelay, RelayConfig{From: "127.0.0.1:1", To: "127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := measure(cmd); err == nil || !strings.Contains(err.Error(), "it said:\ndial tcp 127.0.0.1:1: connect: connection refused") {
+		t.Errorf("relay to nowhere: %v", err)
+	}
+	if _, err := h.start(ctx, "juggler", nil); err == nil || !strings.Contains(err.Error(), `role "juggler": unknown`) {
+		t.Errorf("unknown role: %v", err)
+	}
+	h.Kferry = "/bin/false"
+	if _, err := h.forward(ctx, largeBatches, 1e6); err == nil || err.Error() != "false: exit status 1" {
+		t.Errorf("failing kferry: %v", err)
+	}
+	h.Kferry = "/bin/true" // ends well and has moved nothing
+	h.Settle = 100 * time.Millisecond
+	if _, err := h.forward(ctx, largeBatches, 1e6); err == nil || !strings.HasPrefix(err.Error(), "target holds 0 records, 0 bytes") {
+		t.Errorf("kferry that forwards nothing: %v", err)
+	}
+}

@@ -1,0 +1,97 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// Roles of the processes beside the one under test. Each gets its configuration as JSON.
+const (
+	roleSource       = "source"        // SourceConfig
+	roleTarget       = "target"        // map of topics to partition counts
+	roleStreamSource = "stream-source" // StreamConfig
+	roleStreamSink   = "stream-sink"   // null
+	roleRelay        = "relay"         // RelayConfig; ends by itself
+	roleLoop         = "kgo-loop"      // LoopConfig; ends by itself
+)
+
+// ready is the first line that an end prints.
+type ready struct {
+	Addr           string
+	Records, Bytes int64 // what a source holds, all partitions together
+}
+
+// Role runs one role. An end answers each line of in with its Tally and closes when in does, so that it never outlives the
+// process that started it; the relay and the loop return when their volume is through.
+func Role(ctx context.Context, name, config string, in io.Reader, out io.Writer) error {
+	switch name {
+	case roleSource:
+		var cfg SourceConfig
+		if err := json.Unmarshal([]byte(config), &cfg); err != nil {
+			return err
+		}
+		s, err := NewSource(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		n := int64(cfg.Partitions)
+		return talk(ready{s.Addr(), n * s.Records(), n * s.Bytes()}, func() Tally { return Tally{} }, in, out)
+	case roleTarget:
+		var topics map[string]int32
+		if err := json.Unmarshal([]byte(config), &topics); err != nil {
+			return err
+		}
+		t, err := NewTarget(topics)
+		if err != nil {
+			return err
+		}
+		defer t.Close()
+		return talk(ready{Addr: t.Addr()}, t.Tally, in, out)
+	case roleStreamSource, roleStreamSink:
+		var cfg StreamConfig
+		if err := json.Unmarshal([]byte(config), &cfg); err != nil {
+			return err
+		}
+		open := func() (*Stream, error) { return NewStreamSource(cfg) }
+		if name == roleStreamSink {
+			open = NewStreamSink
+		}
+		s, err := open()
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		return talk(ready{Addr: s.Addr(), Bytes: cfg.Bytes}, s.Tally, in, out)
+	case roleRelay:
+		var cfg RelayConfig
+		if err := json.Unmarshal([]byte(config), &cfg); err != nil {
+			return err
+		}
+		return Relay(ctx, cfg)
+	case roleLoop:
+		var cfg LoopConfig
+		if err := json.Unmarshal([]byte(config), &cfg); err != nil {
+			return err
+		}
+		return Loop(ctx, cfg)
+	}
+	return fmt.Errorf("role %q: unknown", name)
+}
+
+func talk(hello ready, tally func() Tally, in io.Reader, out io.Writer) error {
+	enc := json.NewEncoder(out)
+	if err := enc.Encode(hello); err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		if err := enc.Encode(tally()); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
