@@ -47,6 +47,7 @@ func (b *Buf) Release() {
 	mem := b.mem
 	held := cap(mem.B)
 	b.mem = nil
+	b.pool.open.remove(b)
 	b.pool.put(mem)
 	if b.release != nil {
 		b.release(held)

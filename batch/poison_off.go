@@ -2,4 +2,10 @@
 
 package batch
 
-const poisoned = false
+func poison([]byte) {}
+
+type openBufs struct{}
+
+func (*openBufs) add(*Buf)       {}
+func (*openBufs) remove(*Buf)    {}
+func (*openBufs) list() []string { return nil }

@@ -25,6 +25,7 @@ const (
 type Pool struct {
 	limit int64 // bytes, of the free list
 	inUse atomic.Int64
+	open  openBufs
 
 	mu   sync.Mutex
 	idle int64 // bytes in free
@@ -54,6 +55,7 @@ func (p *Pool) Get(size int) *Buf {
 	p.inUse.Add(1 << class)
 	b := &Buf{mem: mem, size: size, pool: p}
 	b.refs.Store(1)
+	p.open.add(b)
 	return b
 }
 
@@ -67,6 +69,10 @@ func (p *Pool) Free() int64 {
 	defer p.mu.Unlock()
 	return p.idle
 }
+
+// Open lists the Bufs that are not released yet, each with its references and the line that got it, sorted: what has leaked, once all that
+// used the pool has ended. Only the race detector and -tags invariants keep that record; elsewhere it is nil, and InUse tells that there is a leak.
+func (p *Pool) Open() []string { return p.open.list() }
 
 func classOf(size int) int {
 	return max(minClass, bits.Len(uint(max(size, 1)-1)))
@@ -97,9 +103,7 @@ func (p *Pool) popLocked(class int) *bytebufferpool.ByteBuffer {
 func (p *Pool) put(mem *bytebufferpool.ByteBuffer) {
 	mem.B = mem.B[:cap(mem.B)] // the whole, since bytebufferpool calibrates itself by the lengths it gets back
 	class := classOf(cap(mem.B))
-	if poisoned {
-		poison(mem.B)
-	}
+	poison(mem.B)
 	if class < keepClass {
 		p.lend(class, mem)
 	} else {
@@ -134,13 +138,5 @@ func (p *Pool) keep(class int, mem *bytebufferpool.ByteBuffer) {
 func (p *Pool) lend(class int, mem *bytebufferpool.ByteBuffer) {
 	if class <= lentClass {
 		p.classes[class].Put(mem)
-	}
-}
-
-// poison fills b with 0xCC, by doubling: a copy costs the race detector one check, not one for each byte.
-func poison(b []byte) {
-	b[0] = 0xCC
-	for n := 1; n < len(b); n *= 2 {
-		copy(b[n:], b[:n])
 	}
 }
