@@ -3,7 +3,7 @@ package batch
 import "encoding/binary"
 
 // Marker is how a transaction ended (KIP-98; Kafka's ControlRecordType.java).
-type Marker int8
+type Marker int16
 
 const (
 	Abort  Marker = 0
@@ -42,16 +42,11 @@ func (b Batch) ControlType() (Marker, bool) {
 	if !ok || size < 4 || size > int64(len(p)) {
 		return 0, false
 	}
-	version, kind := int16(binary.BigEndian.Uint16(p)), Marker(0)
-	switch binary.BigEndian.Uint16(p[2:]) {
-	case 0:
-		kind = Abort
-	case 1:
-		kind = Commit
-	default:
+	version, kind := int16(binary.BigEndian.Uint16(p)), Marker(binary.BigEndian.Uint16(p[2:]))
+	if version < 0 || kind != Abort && kind != Commit {
 		return 0, false
 	}
-	return kind, version >= 0
+	return kind, true
 }
 
 // varint takes a zigzag varint off the front of p.
