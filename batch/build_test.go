@@ -38,7 +38,9 @@ func records(n int) []byte {
 // compress packs b with codec.
 func compress(t testing.TB, codec Codec, b []byte) []byte {
 	t.Helper()
-	by := map[Codec]kgo.CompressionCodec{Gzip: kgo.GzipCompression(), Snappy: kgo.SnappyCompression(), LZ4: kgo.Lz4Compression(), Zstd: kgo.ZstdCompression()}
+	by := map[Codec]kgo.CompressionCodec{
+		Gzip: kgo.GzipCompression(), Snappy: kgo.SnappyCompression(), LZ4: kgo.Lz4Compression(), Zstd: kgo.ZstdCompression(),
+	}
 	if codec == None {
 		return b
 	}
