@@ -8,34 +8,35 @@
 //
 // Format 2 (KIP-98; Kafka's DefaultRecordBatch.java), all numbers big-endian:
 //
-//	offset  size  field                 in the checksum
-//	     0     8  base offset           no
-//	     8     4  length (of what follows)   no
-//	    12     4  partition leader epoch     no
-//	    16     1  magic (2)             no
-//	    17     4  CRC-32C of 21..end    -
-//	    21     2  attributes            yes
-//	    23     4  last offset delta     yes
-//	    27     8  base timestamp, ms    yes
-//	    35     8  max timestamp, ms     yes
-//	    43     8  producer id           yes
-//	    51     2  producer epoch        yes
-//	    53     4  base sequence         yes
-//	    57     4  record count          yes
-//	    61     -  records, compressed as one   yes
+//	offset  size  summed  field
+//	     0     8  no      base offset
+//	     8     4  no      length of what follows
+//	    12     4  no      partition leader epoch
+//	    16     1  no      magic, 2
+//	    17     4  no      CRC-32C of 21..end
+//	    21     2  yes     attributes
+//	    23     4  yes     last offset delta
+//	    27     8  yes     base timestamp, ms
+//	    35     8  yes     max timestamp, ms
+//	    43     8  yes     producer id
+//	    51     2  yes     producer epoch
+//	    53     4  yes     base sequence
+//	    57     4  yes     record count
+//	    61     -  yes     records, compressed as one
 //
 // Attributes: bits 0-2 codec, 3 LogAppendTime, 4 transactional, 5 control, 6 delete horizon (the base timestamp is then the time when
 // tombstones may go, KIP-534).
 //
 // Formats 0 and 1 (Kafka's LegacyRecord.java) are single messages, or a wrapper around compressed ones:
 //
-//	 0     8  offset (of the last message inside, for a wrapper)
-//	 8     4  length (of what follows)
-//	12     4  CRC-32 (IEEE) of 16..end
-//	16     1  magic (0 or 1)
-//	17     1  attributes (bits 0-2 codec, 3 LogAppendTime)
-//	18     8  timestamp, ms (format 1 only)
-//	 -     -  key and value, each with a 4-byte length
+//	offset  size  summed  field
+//	     0     8  no      offset; a wrapper has that of the last message inside
+//	     8     4  no      length of what follows
+//	    12     4  no      CRC-32 (IEEE) of 16..end
+//	    16     1  yes     magic, 0 or 1
+//	    17     1  yes     attributes: bits 0-2 codec, 3 LogAppendTime
+//	    18     8  yes     timestamp, ms; format 1 only
+//	     -     -  yes     key and value, each behind a 4-byte length
 //
 // # Ownership
 //
