@@ -1,0 +1,98 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// What can be wrong with a connection. Fatal tells those that no retry mends.
+var (
+	ErrCredentials  = errors.New("credentials refused")
+	ErrTLS          = errors.New("TLS mismatch")
+	ErrUnauthorized = errors.New("permission missing")
+	ErrUnsupported  = errors.New("not supported by the broker")
+
+	ErrUnknownBroker = errors.New("broker not in the cluster's metadata")
+	ErrCorrelation   = errors.New("answer to another request")
+	ErrSize          = errors.New("response size out of bounds")
+	ErrProtocol      = errors.New("malformed response")
+	ErrTimeout       = fmt.Errorf("no answer in time: %w", os.ErrDeadlineExceeded)
+	ErrClosed        = fmt.Errorf("connection closed by us: %w", net.ErrClosed)
+
+	// ErrNotSent marks an error of Write after which no byte of that request has left: it is not in doubt.
+	ErrNotSent = errors.New("request not sent")
+)
+
+// Fatal reports whether err can only be mended by an operator: refused credentials, a TLS mismatch, a missing cluster
+// permission, a broker that lacks what is configured. The process exits with 2 on these; everything else is retried.
+func Fatal(err error) bool {
+	for _, fatal := range []error{ErrCredentials, ErrTLS, ErrUnauthorized, ErrUnsupported} {
+		if errors.Is(err, fatal) {
+			return true
+		}
+	}
+	return false
+}
+
+// Explain gives a raw error of a dial, a handshake or a kgo request its class and its cure. What it does not know comes back as
+// it is.
+func Explain(err error) error {
+	if err == nil || Fatal(err) {
+		return err
+	}
+	var (
+		record    tls.RecordHeaderError
+		authority x509.UnknownAuthorityError
+		host      x509.HostnameError
+		invalid   x509.CertificateInvalidError
+		op        *net.OpError
+		code      *kerr.Error
+	)
+	switch {
+	case errors.As(err, &record):
+		return fmt.Errorf("%w: the port does not speak TLS: remove tls from the configuration or use the broker's TLS port: %w", ErrTLS, err)
+	case errors.As(err, &authority):
+		return fmt.Errorf("%w: the broker's certificate is signed by an authority we do not trust: set tls.ca to the authority's PEM file: %w", ErrTLS, err)
+	case errors.As(err, &host):
+		return fmt.Errorf("%w: the broker's certificate is for another name: set tls.server_name to one of its names, or use one in bootstrap: %w", ErrTLS, err)
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return fmt.Errorf("%w: the broker's certificate is expired or not yet valid: renew it, or mend the clock: %w", ErrTLS, err)
+	case errors.As(err, &invalid):
+		return fmt.Errorf("%w: the broker's certificate is not valid: %w", ErrTLS, err)
+	case errors.As(err, &op) && op.Op == "remote error":
+		return fmt.Errorf("%w: the broker ended the TLS session (does it ask for a client certificate, and does it trust tls.cert?): %w", ErrTLS, err)
+	case errors.As(err, &code):
+		return explainCode(code)
+	}
+	return err
+}
+
+func explainCode(code *kerr.Error) error {
+	if Classify(code.Code) != Stop {
+		return code
+	}
+	switch code.Code {
+	case kerr.SaslAuthenticationFailed.Code:
+		return fmt.Errorf("%w: check sasl.username and sasl.password: %w", ErrCredentials, code)
+	case kerr.UnsupportedSaslMechanism.Code, kerr.MismatchedEndpointType.Code, kerr.UnsupportedEndpointType.Code:
+		return fmt.Errorf("%w: %w", ErrUnsupported, code)
+	case kerr.IllegalSaslState.Code:
+		return fmt.Errorf("%w: the port asks for another authentication than the configured one: %w", ErrCredentials, code)
+	}
+	return fmt.Errorf("%w: %w", ErrUnauthorized, code)
+}
+
+// hungUp reports whether err means that the peer, or the way to it, went away without a word.
+func hungUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
+		errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
+}

@@ -1,0 +1,106 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// refreshInterval is the least time between two metadata requests.
+const refreshInterval = 100 * time.Millisecond
+
+// refresher lets the callers of Refresh share their requests.
+type refresher struct {
+	turn    chan struct{} // holds one token: who has it may ask
+	started atomic.Uint64 // the number of the last request that was begun
+
+	// Of the one who has the turn.
+	done uint64 // the number of the last request that ended by itself, and
+	err  error  // how
+	last time.Time
+}
+
+func newRefresher() *refresher {
+	r := &refresher{turn: make(chan struct{}, 1)}
+	r.turn <- struct{}{}
+	return r
+}
+
+// Topology returns the last snapshot; empty before the first Refresh.
+func (c *Cluster) Topology() *Topology { return c.topology.Load() }
+
+// Refresh asks for the metadata of all topics. It returns after a request that was begun after the call, so the caller sees what is
+// newer than its reason to ask. Concurrent callers share one request, and requests are at least 100 ms apart. Where no broker can be
+// reached the error says in clear words why; Fatal tells whether trying again may help.
+func (c *Cluster) Refresh(ctx context.Context) error {
+	r := c.refresh
+	want := r.started.Load() + 1
+	select {
+	case <-r.turn:
+	case <-ctx.Done():
+		return fmt.Errorf("refresh metadata of %s: %w", c.cfg.Alias, context.Cause(ctx))
+	}
+	defer func() { r.turn <- struct{}{} }()
+	if r.done >= want {
+		return r.err // one that waited with us has asked
+	}
+	if err := sleep(ctx, time.Until(r.last.Add(refreshInterval))); err != nil {
+		return fmt.Errorf("refresh metadata of %s: %w", c.cfg.Alias, err)
+	}
+	number := r.started.Add(1)
+	r.last = time.Now()
+	err := c.ask(ctx)
+	if ctx.Err() == nil { // else it may be this caller's impatience only
+		r.done, r.err = number, err
+	}
+	return err
+}
+
+func (c *Cluster) ask(ctx context.Context) error {
+	req := kmsg.NewPtrMetadataRequest() // no topics named: all of them
+	resp, err := req.RequestWith(ctx, c.client)
+	if err == nil {
+		err = kerr.ErrorForCode(resp.ErrorCode)
+	}
+	if err != nil {
+		return c.explainWith(ctx, err)
+	}
+	was := c.topology.Load()
+	now, err := was.next(resp)
+	if err != nil {
+		return fmt.Errorf("read metadata of %s: %w", c.cfg.Alias, err)
+	}
+	if now != was {
+		c.topology.Store(now)
+		close(was.changed)
+	}
+	return nil
+}
+
+// explainWith finds out what is wrong where franz-go only knows that the connection ended.
+func (c *Cluster) explainWith(ctx context.Context, err error) error {
+	if err = Explain(err); !Fatal(err) && ctx.Err() == nil {
+		if why := c.Reach(ctx); why != nil {
+			err = why
+		}
+	}
+	return fmt.Errorf("refresh metadata of %s: %w", c.cfg.Alias, err)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package cluster
+
+import "syscall"
+
+// control does nothing where there is no TCP_USER_TIMEOUT: RequestTimeout finds a dead peer then.
+func control(_, _ string, _ syscall.RawConn) error { return nil }
