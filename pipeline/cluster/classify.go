@@ -44,10 +44,14 @@ func Classify(code int16) Class {
 	return Doubt
 }
 
-// codeName is the code's name in Kafka's protocol, as in NOT_LEADER_OR_FOLLOWER.
-func codeName(code int16) string {
-	if code == 0 {
+// CodeName is the code's name in Kafka's protocol, as in NOT_ENOUGH_REPLICAS; NONE for 0.
+func CodeName(code int16) string {
+	switch err := kerr.TypedErrorForCode(code); {
+	case err == nil:
 		return "NONE"
+	case err.Code != code:
+		return fmt.Sprintf("unknown error code %d", code)
+	default:
+		return err.Message
 	}
-	return kerr.TypedErrorForCode(code).Message
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -41,6 +42,13 @@ func Fatal(err error) bool {
 		}
 	}
 	return false
+}
+
+// Unsupported reports whether err says that the broker does not know an API, or no version of it that we do. It knows franz-go's
+// word for that too, which is no exported error.
+func Unsupported(err error) bool {
+	return errors.Is(err, ErrUnsupported) || errors.Is(err, kerr.UnsupportedVersion) ||
+		err != nil && strings.Contains(err.Error(), "broker is too old")
 }
 
 // Explain gives a raw error of a dial, a handshake or a kgo request its class and its cure. What it does not know comes back as
