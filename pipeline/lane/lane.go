@@ -1,0 +1,358 @@
+package lane
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"kferry/batch"
+)
+
+// Cursor is the lane's place on the source. Its calls do not block.
+type Cursor interface {
+	MoveTo(src int64, epoch int32, gen uint32) // what is delivered under an older generation is not wanted any more
+	Ask()                                    // fetch from here on
+	Hold()                                   // stop asking; the place stays
+	Bounds(ctx context.Context) (start, end int64, err error)
+	Close()
+}
+
+// Stream carries a lane's entries to its target partition's leader, in the order of Send, one batch of this lane per
+// request. Every entry sent is answered by one Complete, in order, also after Close and when the connection breaks.
+type Stream interface {
+	Send(entries []*Entry) // does not block, borrows the entries
+	Close()                // entries that were not written yet come back Unsent
+}
+
+// Sink is the target side of a lane.
+type Sink interface {
+	Open(to func(Completion)) (Stream, error)
+	// Look asks the partition's leader about our last write. With scan it reads the headers of the log from position at.Dst.
+	Look(ctx context.Context, id batch.Identity, at Position, scan bool) (LookResult, error)
+}
+
+// Checkpoint is what a restart needs to go on.
+type Checkpoint struct {
+	Position
+	ID     batch.Identity
+	Shared bool
+	Clean  bool // all that was sent is covered by Position
+}
+
+// Status is a snapshot of a lane.
+type Status struct {
+	Checkpoint
+	State                  State
+	Reason                 Reason
+	Detail                 string
+	Since                  time.Time
+	Read                   int64 // source offset read next
+	HighWatermark          int64 // of the source partition, -1 unknown
+	LastStable             int64 // of the source partition, -1 unknown
+	LogStart               int64 // of the source partition, -1 unknown
+	Held                   int64 // bytes of batches that the lane holds
+	Queued, Window, AtSink int   // batches delivered, numbered, with the sink
+	Counts                 Counts
+	CaughtUp               time.Time // when the position last was the source's end; zero for never
+}
+
+// Lane is the shell around a Machine: one goroutine. Deliver may be called from the source's goroutines.
+type Lane struct {
+	machine *Machine
+	cursor  Cursor
+	sink    Sink
+	save    func(context.Context, Checkpoint) error
+	log     *slog.Logger
+
+	in     mailbox
+	stream Stream
+	sends  []*Entry
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	status Status // published after every wake
+}
+
+// mailbox is what others leave for the lane. Deliveries are bounded by the source's credit, completions by the depth.
+type mailbox struct {
+	mu          sync.Mutex
+	wake        chan struct{}
+	deliveries  []Delivery
+	batches     []batch.Batch
+	completions []Completion
+	events      []func(time.Time)
+	closed      bool // the lane is gone: batches are released at once
+}
+
+// New makes a lane around m. save stores a checkpoint durably before it returns. Run starts it.
+func New(m *Machine, cursor Cursor, sink Sink, save func(context.Context, Checkpoint) error, log *slog.Logger) *Lane {
+	l := &Lane{machine: m, cursor: cursor, sink: sink, save: save, log: log}
+	l.in.wake = make(chan struct{}, 1)
+	l.publish(time.Time{})
+	return l
+}
+
+func (b *mailbox) signal() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Deliver takes one response's part. The batches' references move to the lane; the slices are only borrowed.
+func (l *Lane) Deliver(d Delivery) {
+	b := &l.in
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		for _, x := range d.Batches {
+			x.Release()
+		}
+		return
+	}
+	// The slice headers move to our own array: the count is kept by its length, the place is found again in drain.
+	b.batches = append(b.batches, d.Batches...)
+	d.Batches = d.Batches[:len(d.Batches):len(d.Batches)]
+	if len(d.Aborted) > 0 {
+		d.Aborted = slices.Clone(d.Aborted)
+	}
+	b.deliveries = append(b.deliveries, d)
+	b.mu.Unlock()
+	b.signal()
+}
+
+// complete takes the sink's answer.
+func (l *Lane) complete(c Completion) {
+	l.in.mu.Lock()
+	l.in.completions = append(l.in.completions, c)
+	l.in.mu.Unlock()
+	l.in.signal()
+}
+
+func (l *Lane) event(f func(time.Time)) {
+	l.in.mu.Lock()
+	l.in.events = append(l.in.events, f)
+	l.in.mu.Unlock()
+	l.in.signal()
+}
+
+// Stop asks the lane to hand over: what is in flight finishes, nothing new is sent, Run returns.
+func (l *Lane) Stop() { l.event(l.machine.Stop) }
+
+// Park stops the lane for a reason that was found outside of it.
+func (l *Lane) Park(r Reason, detail string) {
+	l.event(func(now time.Time) { l.machine.Park(r, detail, now) })
+}
+
+// Run moves batches until Stop has been carried out, or ctx ends; then it gives back all it holds, once the sink has
+// answered for all it borrows. It closes the cursor.
+func (l *Lane) Run(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	var deliveries []Delivery
+	var batches []batch.Batch
+	var completions []Completion
+	var events []func(time.Time)
+	done := ctx.Done()
+	for {
+		now := time.Now()
+		l.do(ctx, now)
+		if l.machine.State() == Stopped && l.machine.Borrowed() == 0 {
+			break
+		}
+		if d := l.machine.Deadline(); !d.IsZero() {
+			timer.Reset(max(0, d.Sub(now)))
+		} else {
+			timer.Reset(time.Hour)
+		}
+		select {
+		case <-l.in.wake:
+		case <-timer.C:
+		case <-done:
+			done = nil
+			l.machine.Abort(time.Now())
+		}
+		in := &l.in
+		in.mu.Lock()
+		deliveries, in.deliveries = in.deliveries, deliveries[:0]
+		batches, in.batches = in.batches, batches[:0]
+		completions, in.completions = in.completions, completions[:0]
+		events, in.events = in.events, events[:0]
+		in.mu.Unlock()
+
+		now = time.Now()
+		for i := range completions {
+			l.machine.Complete(completions[i], now)
+		}
+		at := 0
+		for i := range deliveries {
+			d := &deliveries[i]
+			n := len(d.Batches)
+			d.Batches = batches[at : at+n]
+			at += n
+			l.machine.Deliver(*d, now)
+			*d = Delivery{}
+		}
+		clear(batches)
+		clear(completions)
+		for i, f := range events {
+			f(now)
+			events[i] = nil
+		}
+		l.machine.Tick(now)
+	}
+	l.wg.Wait()
+	l.cursor.Close()
+	in := &l.in
+	in.mu.Lock()
+	in.closed = true
+	for _, b := range in.batches {
+		b.Release()
+	}
+	in.batches, in.deliveries = nil, nil
+	in.mu.Unlock()
+	l.publish(time.Now())
+}
+
+// do carries out the machine's actions and publishes a snapshot.
+func (l *Lane) do(ctx context.Context, now time.Time) {
+	for {
+		actions := l.machine.Actions()
+		if len(actions) == 0 {
+			break
+		}
+		again := false
+		for i := range actions {
+			a := actions[i]
+			if a.Kind == Send {
+				l.sends = append(l.sends, a.Entry)
+				continue
+			}
+			l.flush()
+			if a.Kind == OpenSink {
+				again = true
+				continue // opened below: it is an event, and would write over the actions
+			}
+			l.act(ctx, a)
+		}
+		l.flush()
+		if !again {
+			break
+		}
+		l.open(now)
+	}
+	l.publish(now)
+}
+
+func (l *Lane) flush() {
+	if len(l.sends) > 0 {
+		l.stream.Send(l.sends)
+		clear(l.sends)
+		l.sends = l.sends[:0]
+	}
+}
+
+func (l *Lane) open(now time.Time) {
+	s, err := l.sink.Open(l.complete)
+	if err != nil {
+		l.log.Debug("no stream to the target", "err", err)
+		l.machine.OpenFailed(now)
+		return
+	}
+	l.stream = s
+	l.machine.Opened(now)
+}
+
+func (l *Lane) act(ctx context.Context, a Action) {
+	switch a.Kind {
+	case CloseSink:
+		l.stream.Close()
+	case Seek:
+		l.cursor.MoveTo(a.Src, a.Epoch, a.Gen)
+	case Ask:
+		l.cursor.Ask()
+	case Hold:
+		l.cursor.Hold()
+	case Look:
+		id, at := l.machine.id, l.machine.ack
+		l.wg.Go(func() { l.look(ctx, id, at, a.Scan) })
+	case Bounds:
+		l.wg.Go(func() { l.bounds(ctx) })
+	case Save:
+		cp := l.machine.checkpoint()
+		l.wg.Go(func() { l.store(ctx, cp) })
+	case Report:
+		l.report(a)
+	}
+}
+
+func (l *Lane) report(a Action) {
+	level := slog.LevelInfo
+	if a.Bad {
+		level = slog.LevelError
+	}
+	attrs := []any{"src_offset", a.Src}
+	if m := l.machine; m.state == Parked {
+		info := m.reason.Info()
+		attrs = append(attrs, "reason", string(m.reason), "what", info.What, "detail", m.detail, "cure", info.Cure)
+	}
+	l.log.Log(context.Background(), level, a.Text, attrs...)
+}
+
+func (l *Lane) look(ctx context.Context, id batch.Identity, at Position, scan bool) {
+	r, err := l.sink.Look(ctx, id, at, scan)
+	l.event(func(now time.Time) {
+		if err != nil {
+			l.machine.LookFailed(err.Error(), now)
+			return
+		}
+		l.machine.LookedUp(r, now)
+	})
+}
+
+func (l *Lane) bounds(ctx context.Context) {
+	start, end, err := l.cursor.Bounds(ctx)
+	l.event(func(now time.Time) {
+		if err != nil {
+			l.machine.BoundsFailed(now)
+			return
+		}
+		l.machine.SourceBounds(start, end, now)
+	})
+}
+
+// store repeats until the checkpoint stands: nothing is sent before.
+func (l *Lane) store(ctx context.Context, cp Checkpoint) {
+	for ctx.Err() == nil {
+		err := l.save(ctx, cp)
+		if err == nil {
+			l.event(l.machine.Saved)
+			return
+		}
+		l.log.Warn("storing a lane's new epoch", "err", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func (l *Lane) publish(now time.Time) {
+	l.mu.Lock()
+	caught := l.status.CaughtUp
+	l.machine.status(&l.status)
+	if end := l.status.LastStable; end >= 0 && l.status.Position.Src >= end {
+		caught = now
+	}
+	l.status.CaughtUp = caught
+	l.mu.Unlock()
+}
+
+// Status returns the latest snapshot.
+func (l *Lane) Status() Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.status
+}

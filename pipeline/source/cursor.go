@@ -1,0 +1,131 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"kferry/pipeline/lane"
+)
+
+// Cursor is a lane's place in one partition of the source. It implements lane.Cursor.
+type Cursor struct {
+	source    *Source
+	topic     string
+	id        [16]byte // of the topic, zero where the source gives none
+	partition int32
+	to        func(lane.Delivery)
+
+	// guarded by source.mu
+	offset   int64
+	epoch    int32 // leader epoch of the batch before offset, -1 unknown
+	gen      uint32
+	asking   bool
+	stuck    bool // the place was refused: nothing is fetched before the next MoveTo
+	closed   bool
+	leader   int32 // the leader's epoch, sent along; -1 unknown
+	maxBytes int32 // asked for at once; more than usual while a larger batch lies ahead
+	misses   int   // errors in a row that a fresh look at the metadata should have cured
+	fetcher  *fetcher
+
+	// of the fetcher that holds it
+	inSession bool
+	dirty     bool      // the session does not know the present place
+	sentGen   uint32    // generation of the place that the session knows
+	lastData  time.Time // when records last came
+}
+
+// MoveTo moves the place. What was asked for before is not delivered any more.
+func (c *Cursor) MoveTo(src int64, epoch int32, gen uint32) {
+	c.source.mu.Lock()
+	defer c.source.mu.Unlock()
+	c.offset, c.epoch, c.gen = src, epoch, gen
+	c.setLocked(c.asking, false)
+	c.changedLocked()
+}
+
+// Ask starts fetching. Who asks again is taken to have a backlog.
+func (c *Cursor) Ask() {
+	c.source.mu.Lock()
+	defer c.source.mu.Unlock()
+	c.setLocked(true, c.stuck)
+}
+
+// Hold stops fetching; what is under way is still delivered.
+func (c *Cursor) Hold() {
+	c.source.mu.Lock()
+	defer c.source.mu.Unlock()
+	c.setLocked(false, c.stuck)
+}
+
+// wantsLocked says whether the cursor is to be fetched.
+func (c *Cursor) wantsLocked() bool { return c.asking && !c.stuck && !c.closed }
+
+// setLocked changes what the cursor wants, and all that counts it.
+func (c *Cursor) setLocked(asking, stuck bool) {
+	was := c.wantsLocked()
+	c.asking, c.stuck = asking, stuck
+	now := c.wantsLocked()
+	if was == now {
+		return
+	}
+	switch f := c.fetcher; {
+	case f == nil && now:
+		c.source.placeLocked(c)
+	case f == nil:
+		delete(c.source.homeless, c)
+	case now:
+		f.asking++
+		c.lastData = time.Now()
+		c.changedLocked()
+	default:
+		f.asking--
+		c.changedLocked()
+	}
+}
+
+// Close takes the cursor out.
+func (c *Cursor) Close() {
+	c.source.mu.Lock()
+	defer c.source.mu.Unlock()
+	if c.fetcher != nil {
+		c.fetcher.removeLocked(c)
+	}
+	c.closed = true
+	delete(c.source.cursors, c)
+	delete(c.source.homeless, c)
+}
+
+// Bounds asks the partition's leader where the log begins and where it ends (high watermark).
+func (c *Cursor) Bounds(ctx context.Context) (start, end int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	starts, err := c.source.cluster.Admin().ListStartOffsets(ctx, c.topic)
+	if err != nil {
+		return 0, 0, fmt.Errorf("ask %s for the start of %s/%d: %w", c.source.cluster.Alias(), c.topic, c.partition, err)
+	}
+	ends, err := c.source.cluster.Admin().ListEndOffsets(ctx, c.topic)
+	if err != nil {
+		return 0, 0, fmt.Errorf("ask %s for the end of %s/%d: %w", c.source.cluster.Alias(), c.topic, c.partition, err)
+	}
+	s, _ := starts.Lookup(c.topic, c.partition)
+	e, ok := ends.Lookup(c.topic, c.partition)
+	if err := s.Err; err != nil || !ok {
+		return 0, 0, fmt.Errorf("ask %s for the bounds of %s/%d: %w", c.source.cluster.Alias(), c.topic, c.partition, err)
+	}
+	if err := e.Err; err != nil {
+		return 0, 0, fmt.Errorf("ask %s for the bounds of %s/%d: %w", c.source.cluster.Alias(), c.topic, c.partition, err)
+	}
+	return s.Offset, e.Offset, nil
+}
+
+// changedLocked tells the fetcher that the session has to learn something.
+func (c *Cursor) changedLocked() {
+	if f := c.fetcher; f != nil {
+		if !c.dirty {
+			c.dirty = true
+			f.dirty = append(f.dirty, c)
+		}
+		f.signal()
+	}
+}
