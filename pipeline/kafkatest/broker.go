@@ -1,6 +1,7 @@
 package kafkatest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Listener is one of a broker's doors, by its name in server.properties.
@@ -128,6 +133,8 @@ func (b *Broker) writeConfig() error {
 		"transaction.state.log.num.partitions":     "8",
 		"transaction.state.log.min.isr":            "1",
 		"group.initial.rebalance.delay.ms":         "0",
+		"broker.session.timeout.ms":                "4000", // a killed broker comes back only when its old session has ended
+		"broker.heartbeat.interval.ms":             "500",
 		"log.retention.ms":                         "-1", // tests write records with old timestamps
 		"log.retention.check.interval.ms":          "2000",
 		"log.initial.task.delay.ms":                "500",
@@ -178,15 +185,40 @@ func (b *Broker) launch() error {
 	return nil
 }
 
+// waitReady returns when the broker answers, which it does once it is unfenced, and lists all brokers that run.
+func (b *Broker) waitReady(ctx context.Context) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.addrs[Plaintext]))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	tick := time.NewTicker(readyPoll)
+	defer tick.Stop()
+	for {
+		// Asked by hand: kadm would answer from a cache.
+		all := kmsg.NewPtrMetadataRequest()
+		all.Topics = []kmsg.MetadataRequestTopic{}
+		m, err := all.RequestWith(ctx, client.SeedBrokers()[0])
+		if err == nil && b.kafka.allIn(m.Brokers) {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-b.process.Done():
+			return b.died()
+		case <-ctx.Done():
+			return errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
 // died is the error of a broker that ended by itself.
 func (b *Broker) died() error {
 	b.process = nil
-	tail := b.last.Tail()
-	err := fmt.Errorf("broker %d ended\n%s", b.id, tail)
-	if strings.Contains(tail, "Address already in use") {
-		return errors.Join(errBind, err)
+	if log, err := os.ReadFile(b.path("kafka.log")); err == nil && bytes.Contains(log, []byte("Address already in use")) {
+		return errBind
 	}
-	return err
+	return fmt.Errorf("ended by itself: %w", b.last.err)
 }
 
 func (b *Broker) path(name string) string { return filepath.Join(b.dir, name) }

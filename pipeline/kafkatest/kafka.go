@@ -8,11 +8,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -68,41 +69,41 @@ func Start(ctx context.Context, opts Options) (*Kafka, error) {
 	return nil, fmt.Errorf("start Kafka %s: %w", opts.Version, err)
 }
 
-func start(ctx context.Context, opts Options) (k *Kafka, err error) {
-	k = &Kafka{opts: opts, clusterID: newClusterID()}
-	defer func() {
-		if err != nil {
-			k.Stop()
-		}
-	}()
-	if k.classPath, err = BrokerJars(opts.Version).ClassPath(ctx); err != nil {
+func start(ctx context.Context, opts Options) (*Kafka, error) {
+	k := &Kafka{opts: opts, clusterID: newClusterID()}
+	if err := k.start(ctx); err != nil {
+		k.Stop()
 		return nil, err
+	}
+	return k, nil
+}
+
+func (k *Kafka) start(ctx context.Context) (err error) {
+	if k.classPath, err = BrokerJars(k.opts.Version).ClassPath(ctx); err != nil {
+		return err
 	}
 	if k.opts.Dir == "" {
 		k.tempDir = true
 		if k.opts.Dir, err = os.MkdirTemp("", "kferry-kafka-"); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if err := k.layOut(); err != nil {
-		return nil, err
+		return err
 	}
 	var g errgroup.Group
 	for _, b := range k.brokers {
 		g.Go(func() error { return b.format(ctx) })
 	}
 	if err := g.Wait(); err != nil {
-		return nil, err
+		return err
 	}
 	for _, b := range k.brokers {
 		if err := b.launch(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	if err := k.WaitReady(ctx); err != nil {
-		return nil, err
-	}
-	return k, nil
+	return k.WaitReady(ctx)
 }
 
 // layOut gives every broker its ports and its server.properties.
@@ -153,40 +154,32 @@ func (k *Kafka) listeners() []Listener {
 	return l
 }
 
-// WaitReady returns when every broker that should run is registered and answers.
+// WaitReady returns when every broker that runs answers and knows every other as registered.
 func (k *Kafka) WaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready after %v", readyTimeout))
 	defer cancel()
-	client, err := k.Client()
-	if err != nil {
-		return err
+	for _, b := range k.brokers {
+		if b.process == nil {
+			continue
+		}
+		if err := b.waitReady(ctx); err != nil {
+			return fmt.Errorf("wait for broker %d: %w\n%s", b.id, err, k.Tail())
+		}
 	}
-	defer client.Close()
+	return nil
+}
 
-	tick := time.NewTicker(readyPoll)
-	defer tick.Stop()
-	for {
-		running := 0
-		for _, b := range k.brokers {
-			if b.process == nil {
-				continue
-			}
-			running++
-			select {
-			case <-b.process.Done():
-				return b.died()
-			default:
-			}
+// allIn tells whether the listed brokers are at least those that run.
+func (k *Kafka) allIn(listed []kmsg.MetadataResponseBroker) bool {
+	for _, b := range k.brokers {
+		if b.process == nil {
+			continue
 		}
-		if m, err := kadm.NewClient(client).BrokerMetadata(ctx); err == nil && len(m.Brokers) == running {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %d brokers: %w\n%s", running, context.Cause(ctx), k.Tail())
+		if !slices.ContainsFunc(listed, func(l kmsg.MetadataResponseBroker) bool { return l.NodeID == int32(b.id) }) {
+			return false
 		}
 	}
+	return true
 }
 
 // Client opens a kgo client on the plaintext listener; the caller closes it.
