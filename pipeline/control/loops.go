@@ -10,7 +10,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"kferry/partitioner"
-	"kferry/pipeline/state"
 )
 
 // ClusterID asks a cluster for its id; empty where it has none (before 0.10.1).
@@ -41,23 +40,16 @@ func SameCluster(ctx context.Context, source, target *kgo.Client) (id string, sa
 }
 
 // Aliases knows which clusters the prefixes in topic names stand for: alias to
-// the ids of all clusters that were ever called so.
+// the ids of all clusters that were ever called so, by our configuration or by
+// the kferry-state.* topics on the source. Only these count as prefixes.
 type Aliases map[string][]string
 
-// NewAliases joins the aliases of our configuration (alias to cluster id) with
-// those that the kferry-state.* topics on the source tell of. Only these count
-// as prefixes.
-func NewAliases(configured map[string]string, seen []state.Cluster) Aliases {
-	a := make(Aliases)
-	for alias, id := range configured { // an id is empty while its cluster was not reached
+// Add notes that a cluster is called alias. The id may be empty while the
+// cluster was not reached.
+func (a Aliases) Add(alias, id string) {
+	if !slices.Contains(a[alias], id) {
 		a[alias] = append(a[alias], id)
 	}
-	for _, c := range seen {
-		if !slices.Contains(a[c.Alias], c.ID) {
-			a[c.Alias] = append(a[c.Alias], c.ID)
-		}
-	}
-	return a
 }
 
 // Names returns all aliases, sorted.

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"kferry/partitioner"
-	"kferry/pipeline/state"
 )
 
 func TestSameCluster(t *testing.T) {
@@ -24,10 +23,10 @@ func TestSameCluster(t *testing.T) {
 // MirrorSourceConnectorTest's cycles by name, and those that only the cluster
 // id shows.
 func TestAcyclic(t *testing.T) {
-	aliases := NewAliases(
-		map[string]string{"east": "E", "west": "W", "north": "N", "unreached": ""},
-		[]state.Cluster{{Alias: "dublin", ID: "W"}, {Alias: "west", ID: "W"}, {Alias: "north", ID: "N"}},
-	)
+	aliases := make(Aliases)
+	for _, known := range [][2]string{{"east", "E"}, {"west", "W"}, {"north", "N"}, {"unreached", ""}, {"dublin", "W"}, {"west", "W"}} {
+		aliases.Add(known[0], known[1])
+	}
 	n := Acyclic{
 		Namer:   partitioner.NewNamer(partitioner.NamingConfig{Kind: partitioner.Prefix}, "east", "west", ".", aliases.Names()),
 		Aliases: aliases, Separator: ".", TargetID: "W",

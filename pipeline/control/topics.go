@@ -102,7 +102,7 @@ func (t *Topics) Plan(ctx context.Context) ([]Topic, error) {
 		switch {
 		case !ok || errors.Is(d.err, kerr.UnknownTopicOrPartition):
 		case d.err != nil && topic.Err == nil:
-			topic.Err = fmt.Errorf("describe target topic %s: %w", topic.Target, d.err)
+			topic.Err = fmt.Errorf("describe target topic %s: %w%s", topic.Target, d.err, cure(d.err, "DESCRIBE", topic.Target))
 		default:
 			topic.TargetID, topic.TargetPartitions = d.id, d.partitions
 		}

@@ -82,6 +82,27 @@ type Checkpoint struct {
 	At          time.Time `json:"at"`
 }
 
+func (p producerValue) check() error {
+	if p.PID < 0 {
+		return fmt.Errorf("%w: producer id %d", ErrRecord, p.PID)
+	}
+	return nil
+}
+
+func (s Start) check() error {
+	if s.SrcStart < 0 || s.DstStart < 0 {
+		return fmt.Errorf("%w: start at %d, %d", ErrRecord, s.SrcStart, s.DstStart)
+	}
+	return nil
+}
+
+func (a Checkpoint) check() error {
+	if a.SrcNext < 0 || a.SeqNext < 0 || a.DstNext < 0 || a.PID < -1 || a.Epoch < 0 {
+		return fmt.Errorf("%w: checkpoint src_next=%d seq_next=%d dst_next=%d pid=%d epoch=%d", ErrRecord, a.SrcNext, a.SeqNext, a.DstNext, a.PID, a.Epoch)
+	}
+	return nil
+}
+
 // same says whether writing b after a would tell a reader nothing new.
 func (a Checkpoint) same(b Checkpoint) bool {
 	a.At, b.At = time.Time{}, time.Time{}
@@ -143,8 +164,14 @@ func (k recordKey) partition() int32 {
 
 func (k recordKey) encode() []byte { return encode(k) }
 
-// encodeValue writes a value with its version in front, where people look.
+// encodeValue writes a value with its version in front, where people look. What
+// no later start could read is never written.
 func encodeValue(v any) []byte {
+	if c, ok := v.(interface{ check() error }); ok {
+		if err := c.check(); err != nil {
+			panic("BUG: write of a " + err.Error())
+		}
+	}
 	return append(fmt.Appendf(nil, `{"v":%d,`, version), encode(v)[1:]...)
 }
 

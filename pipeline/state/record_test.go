@@ -74,6 +74,7 @@ func TestLoadRefusesWhatItCannotRead(t *testing.T) {
 	f(`orders/0`, value, ErrRecord, "key: invalid character")
 	f(`{"link":"l"}`, value, ErrRecord, "key without a kind")
 	f(strings.Replace(key, `,"epoch":1`, ``, 1), value, ErrRecord, "a checkpoint without an epoch")
+	f(strings.Replace(key, `"epoch":1`, `"epoch":-1`, 1), value, ErrRecord, "epoch=-1")
 	f(strings.Replace(key, `,"partition":0`, ``, 1), value, ErrRecord, "needs link, topic and partition")
 	f(strings.Replace(key, `"topic":"t"`, `"topic":"t","topic_id":"AQ"`, 1), value, ErrRecord, `topic id "AQ"`)
 	f(`{"kind":"producer","link":"l","cluster":"cid"}`, `{"v":1,"pid":1}`, ErrRecord, "a producer without a residue")
@@ -148,6 +149,22 @@ func TestMarkOfAnOlderEpochIsABug(t *testing.T) {
 		}
 	}()
 	s.Mark(lane0, Checkpoint{Epoch: 2})
+}
+
+func TestUnreadableIsNeverWritten(t *testing.T) {
+	f := func(v any, want string) {
+		t.Helper()
+		defer func() {
+			t.Helper()
+			if got := recover(); got != want {
+				t.Errorf("recovered %v, want %q", got, want)
+			}
+		}()
+		encodeValue(v)
+	}
+	f(Checkpoint{Epoch: -1}, "BUG: write of a damaged state record: checkpoint src_next=0 seq_next=0 dst_next=0 pid=0 epoch=-1")
+	f(Start{SrcStart: -1}, "BUG: write of a damaged state record: start at -1, 0")
+	f(producerValue{PID: -1}, "BUG: write of a damaged state record: producer id -1")
 }
 
 // Whatever loads has to come out the same when it is written and loaded again.

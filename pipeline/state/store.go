@@ -90,14 +90,11 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 }
 
 func (s *Store) open(ctx context.Context) error {
-	topic, err := find(ctx, s.cl, s.opts.Alias, s.opts.ClusterID)
+	topic, err := s.find(ctx)
 	if err != nil {
 		return err
 	}
 	s.topic = topic
-	if topic != TopicName(s.opts.Alias) {
-		s.opts.Log.Info("state found under another alias", "state_topic", topic, "alias", s.opts.Alias, "source_cluster_id", s.opts.ClusterID)
-	}
 	info, err := ensure(ctx, s.cl, topic, !s.opts.ReadOnly)
 	if err != nil {
 		return err
@@ -144,10 +141,7 @@ func (s *Store) load(r *kgo.Record) error {
 			return fmt.Errorf("%w: a producer without a residue", ErrRecord)
 		}
 		return loadInto(s.producers, producer{key.Link, *key.Residue}, r.Value, func(v producerValue) (int64, error) {
-			if v.PID < 0 {
-				return 0, fmt.Errorf("%w: producer id %d", ErrRecord, v.PID)
-			}
-			return v.PID, nil
+			return v.PID, v.check()
 		}, "pid")
 	}
 	lane, err := key.lane()
@@ -156,24 +150,18 @@ func (s *Store) load(r *kgo.Record) error {
 	}
 	if key.Kind == kindStart {
 		return loadInto(s.starts, lane, r.Value, func(v Start) (Start, error) {
-			if v.SrcStart < 0 || v.DstStart < 0 {
-				return v, fmt.Errorf("%w: start at %d, %d", ErrRecord, v.SrcStart, v.DstStart)
-			}
-			return v, nil
+			return v, v.check()
 		}, "src_start", "dst_start")
 	}
-	if key.Epoch == nil || *key.Epoch < 0 {
+	if key.Epoch == nil {
 		return fmt.Errorf("%w: a checkpoint without an epoch", ErrRecord)
 	}
 	if old, ok := s.checkpoints[lane]; ok && old.Epoch > *key.Epoch {
 		return nil // a zombie's, or superseded
 	}
 	return loadInto(s.checkpoints, lane, r.Value, func(v Checkpoint) (Checkpoint, error) {
-		if v.SrcNext < 0 || v.SeqNext < 0 || v.DstNext < 0 || v.PID < -1 {
-			return v, fmt.Errorf("%w: checkpoint src_next=%d seq_next=%d dst_next=%d pid=%d", ErrRecord, v.SrcNext, v.SeqNext, v.DstNext, v.PID)
-		}
 		v.Epoch = *key.Epoch
-		return v, nil
+		return v, v.check()
 	}, "src_next", "seq_next", "dst_next", "pid", "clean")
 }
 

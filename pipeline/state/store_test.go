@@ -234,14 +234,75 @@ func TestChangedAliasFindsItsOwn(t *testing.T) {
 	if !strings.Contains(tt.log.String(), "state found under another alias") {
 		t.Fatalf("not logged: %s", tt.log)
 	}
-	got, err := ReadClusters(tt.ctx, tt.plain())
+	got, hidden, err := ReadClusters(tt.ctx, tt.plain())
 	tt.must(err)
+	if hidden != nil {
+		t.Fatalf("hidden: %v", hidden)
+	}
 	want := []Cluster{
 		{Topic: "kferry-state.east.internal", ID: "cid", Alias: "renamed"},
 		{Topic: "kferry-state.renamed.internal", ID: "another", Alias: "renamed"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Fatal(d)
+	}
+}
+
+// Another team's state topic, unreadable for us or damaged, is none of ours.
+func TestOthersTopicsDoNotHoldUpOurs(t *testing.T) {
+	tt := newTarget(t)
+	tt.open("theirs", "their-id").Close()
+	denied := tt.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: TopicName("theirs"), Err: kerr.TopicAuthorizationFailed, Count: -1})
+	tt.open("east", "cid").Close()
+	if !strings.Contains(tt.log.String(), "state topics that may not be read were not searched") {
+		t.Fatalf("not logged: %s", tt.log)
+	}
+	_, hidden, err := ReadClusters(tt.ctx, tt.plain())
+	tt.must(err)
+	if d := cmp.Diff([]string{TopicName("theirs")}, hidden); d != "" {
+		t.Fatal(d)
+	}
+	denied.Remove()
+	tt.must(tt.plain().ProduceSync(tt.ctx, &kgo.Record{Topic: TopicName("theirs"), Key: []byte("?")}).FirstErr())
+	tt.open("east", "cid").Close()                                                 // found before theirs is looked at
+	tt.refuse(tt.options("new", "new-id"), ErrRecord, "read "+TopicName("theirs")) // might be the one
+}
+
+// In a locked-down cluster the topic is there, and neither CREATE nor
+// DESCRIBE_CONFIGS is ours.
+func TestOpenNeedsNoMoreThanReadAndWrite(t *testing.T) {
+	tt := newTarget(t)
+	tt.open("east", "cid").Close()
+	tt.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics, kmsg.DescribeConfigs}, Err: kerr.TopicAuthorizationFailed, Count: -1})
+	tt.must(tt.open("east", "cid").PutProducer(tt.ctx, "l", 0, 1))
+	if !strings.Contains(tt.log.String(), "cleanup.policy of the state topic not checked") {
+		t.Fatalf("not logged: %s", tt.log)
+	}
+}
+
+// Records deleted under a reader move it to the new log start.
+func TestReadGoesOnAtTheLogStart(t *testing.T) {
+	tt := newTarget(t, kfake.SeedTopics(1, "t"))
+	cl := tt.plain()
+	for i := range 5 {
+		tt.must(cl.ProduceSync(tt.ctx, &kgo.Record{Topic: "t", Value: []byte{byte(i)}}).FirstErr())
+	}
+	del := kmsg.NewPtrDeleteRecordsRequest()
+	del.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: "t", Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Offset: 3}}}}
+	_, err := del.RequestWith(tt.ctx, cl)
+	tt.must(err)
+	var seen []int64
+	r := reader{cl: cl, topic: "t", next: map[int32]int64{0: 0}, each: func(r *kgo.Record) error {
+		seen = append(seen, r.Offset)
+		return nil
+	}}
+	for range 2 {
+		if _, err := r.round(tt.ctx); err != nil && !errors.Is(err, errAgain) {
+			t.Fatal(err)
+		}
+	}
+	if d := cmp.Diff([]int64{3, 4}, seen); d != "" || r.next[0] != 5 {
+		t.Fatalf("%s, next %v", d, r.next)
 	}
 }
 

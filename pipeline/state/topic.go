@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -46,68 +47,71 @@ type Cluster struct {
 
 // ReadClusters returns the cluster records of all kferry-state.* topics on the
 // cluster behind cl, sorted by topic and id: all sources that any kferry copies
-// to it. It reads partition 0 of each.
-func ReadClusters(ctx context.Context, cl *kgo.Client) ([]Cluster, error) {
+// to it. It reads partition 0 of each; hidden are those that we may see and not
+// read.
+func ReadClusters(ctx context.Context, cl *kgo.Client) (clusters []Cluster, hidden []string, err error) {
 	topics, err := listTopics(ctx, cl)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, topic := range topics {
+		in, err := clustersIn(ctx, cl, topic)
+		switch {
+		case errors.Is(err, kerr.TopicAuthorizationFailed):
+			hidden = append(hidden, topic)
+		case err != nil:
+			return nil, nil, err
+		}
+		clusters = append(clusters, in...)
+	}
+	return clusters, hidden, nil
+}
+
+// clustersIn returns the cluster records of one state topic, sorted by id.
+func clustersIn(ctx context.Context, cl *kgo.Client, topic string) ([]Cluster, error) {
+	byID := make(map[string]Cluster)
+	err := readAll(ctx, cl, topic, []int32{0}, func(r *kgo.Record) error {
+		key, err := decodeKey(r.Key)
+		if err != nil || key.Kind != kindCluster {
+			return err
+		}
+		return loadInto(byID, key.Cluster, r.Value, func(v clusterValue) (Cluster, error) {
+			return Cluster{Topic: topic, ID: key.Cluster, Alias: v.Alias}, nil
+		}, "alias")
+	})
 	if err != nil {
 		return nil, err
 	}
-	var all []Cluster
-	for _, topic := range topics {
-		byID := make(map[string]Cluster)
-		err := readAll(ctx, cl, topic, []int32{0}, func(r *kgo.Record) error {
-			key, err := decodeKey(r.Key)
-			if err != nil || key.Kind != kindCluster {
-				return err
-			}
-			if r.Value == nil {
-				delete(byID, key.Cluster)
-				return nil
-			}
-			var v clusterValue
-			if err := decodeValue(r.Value, &v, "alias"); err != nil {
-				return err
-			}
-			byID[key.Cluster] = Cluster{Topic: topic, ID: key.Cluster, Alias: v.Alias}
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-		for _, c := range byID {
-			all = append(all, c)
-		}
-	}
-	slices.SortFunc(all, func(a, b Cluster) int {
-		return strings.Compare(a.Topic+"\x00"+a.ID, b.Topic+"\x00"+b.ID)
-	})
-	return all, nil
+	sorted := slices.Collect(maps.Values(byID))
+	slices.SortFunc(sorted, func(a, b Cluster) int { return strings.Compare(a.ID, b.ID) })
+	return sorted, nil
 }
 
 // find returns the state topic that belongs to the source's cluster id: the one
 // named after the alias, unless only another one knows the id (the alias was
 // changed).
-func find(ctx context.Context, cl *kgo.Client, alias, clusterID string) (topic string, err error) {
-	own := TopicName(alias)
-	clusters, err := ReadClusters(ctx, cl)
+func (s *Store) find(ctx context.Context) (topic string, err error) {
+	own := TopicName(s.opts.Alias)
+	knows := func(c Cluster) bool { return c.ID == s.opts.ClusterID }
+	clusters, err := clustersIn(ctx, s.cl, own)
+	if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return "", err
+	}
+	if slices.ContainsFunc(clusters, knows) {
+		return own, nil // whatever the others hold
+	}
+	clusters, hidden, err := ReadClusters(ctx, s.cl)
 	if err != nil {
 		return "", err
 	}
-	for _, c := range clusters {
-		if c.ID != clusterID {
-			continue
-		}
-		if c.Topic == own {
-			return own, nil
-		}
-		if topic == "" {
-			topic = c.Topic
-		}
+	if i := slices.IndexFunc(clusters, knows); i >= 0 {
+		s.opts.Log.Info("state found under another alias", "state_topic", clusters[i].Topic, "alias", s.opts.Alias, "source_cluster_id", s.opts.ClusterID)
+		return clusters[i].Topic, nil
 	}
-	if topic == "" {
-		topic = own
+	if len(hidden) > 0 {
+		s.opts.Log.Warn("state topics that may not be read were not searched for this source", "state_topics", hidden, "source_cluster_id", s.opts.ClusterID)
 	}
-	return topic, nil
+	return own, nil
 }
 
 func listTopics(ctx context.Context, cl *kgo.Client) ([]string, error) {
