@@ -13,8 +13,8 @@ import (
 // Cursor is the lane's place on the source. Its calls do not block.
 type Cursor interface {
 	MoveTo(src int64, epoch int32, gen uint32) // what is delivered under an older generation is not wanted any more
-	Ask()                                    // fetch from here on
-	Hold()                                   // stop asking; the place stays
+	Ask()                                      // fetch from here on
+	Hold()                                     // stop asking; the place stays
 	Bounds(ctx context.Context) (start, end int64, err error)
 	Close()
 }

@@ -1,0 +1,98 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"kferry/pipeline/lane"
+)
+
+// job is the end that a link runs to with UntilCaughtUp: the ends of its partitions' logs, asked once.
+type job struct {
+	link   *Link
+	ends   map[*running]int64
+	failed error
+	stuck  []string
+}
+
+// Stuck is the error of a job that ended with lanes, or topics, that cannot go on.
+type Stuck struct{ Lanes []string }
+
+func (s *Stuck) Error() string {
+	return fmt.Sprintf("%d could not be copied to the end:\n  %s", len(s.Lanes), strings.Join(s.Lanes, "\n  "))
+}
+
+func (s *Stuck) join(o *Stuck) *Stuck {
+	if s == nil {
+		return o
+	}
+	return &Stuck{slices.Concat(s.Lanes, o.Lanes)}
+}
+
+func newJob(l *Link) *job { return &job{link: l} }
+
+// done says whether every lane has reached its end and stored it, or is parked.
+func (j *job) done() bool {
+	if j.ends == nil && !j.ask() {
+		return false
+	}
+	var stuck []string
+	for r, end := range j.ends {
+		st := r.lane.Status()
+		switch {
+		case st.Src >= end:
+		case st.State == lane.Parked:
+			stuck = append(stuck, fmt.Sprintf("%s %s: %s (%s); %s", j.link.cfg.Name, place(r.key.Topic, r.key.Partition), st.Reason, st.Detail, st.Reason.Info().Cure))
+		default:
+			return false
+		}
+	}
+	j.link.mu.Lock()
+	for topic, why := range j.link.problems {
+		stuck = append(stuck, fmt.Sprintf("%s %s: %s", j.link.cfg.Name, topic, why))
+	}
+	j.link.mu.Unlock()
+	slices.Sort(stuck)
+	j.stuck = stuck
+	return true
+}
+
+// ask finds the ends of all lanes of the first round; partitions that are found later are not waited for.
+func (j *job) ask() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	lanes := j.link.running()
+	var topics []string
+	for _, r := range lanes {
+		topics = append(topics, r.key.Topic)
+	}
+	slices.Sort(topics)
+	topics = slices.Compact(topics)
+	ends := make(map[*running]int64, len(lanes))
+	if len(topics) > 0 {
+		list, err := j.link.ends(ctx, topics)
+		if err != nil {
+			j.link.log.Warn("cannot ask for the ends, trying again", "err", err)
+			return false
+		}
+		for _, r := range lanes {
+			if ends[r], err = list.of(r.key.Topic, r.key.Partition); err != nil {
+				j.link.log.Warn("cannot ask for the ends, trying again", "err", err)
+				return false
+			}
+		}
+	}
+	j.ends = ends
+	return true
+}
+
+// verdict is the job's result after the link has handed over: nil, or what is stuck. A nil job has none.
+func (j *job) verdict() error {
+	if j == nil || len(j.stuck) == 0 {
+		return nil
+	}
+	return &Stuck{j.stuck}
+}
