@@ -64,11 +64,11 @@ func (h *Host) forward(ctx context.Context, w Workload, volume int64) (Cost, err
 		return Cost{}, err
 	}
 	defer target.stop()
-	cmd, err := h.link(ctx, "source", source.Addr, target.Addr, forwardTopic)
+	name, args, err := h.link(ctx, "source", source.Addr, target.Addr, forwardTopic)
 	if err != nil {
 		return Cost{}, err
 	}
-	cpu, err := measure(cmd)
+	cpu, err := h.measure(ctx, name, args...)
 	if err != nil {
 		return Cost{}, err
 	}
@@ -91,11 +91,11 @@ func (h *Host) relay(ctx context.Context, w Workload, volume int64) (Cost, error
 		return Cost{}, err
 	}
 	defer to.stop()
-	cmd, err := h.role(ctx, roleRelay, RelayConfig{from.Addr, to.Addr})
+	name, args, err := h.role(roleRelay, RelayConfig{from.Addr, to.Addr})
 	if err != nil {
 		return Cost{}, err
 	}
-	cpu, err := measure(cmd)
+	cpu, err := h.measure(ctx, name, args...)
 	if err != nil {
 		return Cost{}, err
 	}
@@ -115,13 +115,13 @@ func (h *Host) loop(ctx context.Context, w Workload, records int64) (Cost, error
 		return Cost{}, err
 	}
 	defer target.stop()
-	cmd, err := h.role(ctx, roleLoop, LoopConfig{
+	name, args, err := h.role(roleLoop, LoopConfig{
 		From: source.Addr, To: target.Addr, Topic: forwardTopic, Partitions: forwardPartitions, Records: source.Records,
 	})
 	if err != nil {
 		return Cost{}, err
 	}
-	cpu, err := measure(cmd)
+	cpu, err := h.measure(ctx, name, args...)
 	if err != nil {
 		return Cost{}, err
 	}

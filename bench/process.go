@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"kferry/pipeline/kafkatest"
 )
 
 const (
@@ -49,10 +51,11 @@ type end struct {
 
 // start runs a role that is an end and waits until it listens.
 func (h *Host) start(ctx context.Context, role string, config any) (*end, error) {
-	cmd, err := h.role(ctx, role, config)
+	name, args, err := h.role(role, config)
 	if err != nil {
 		return nil, err
 	}
+	cmd := command(ctx, name, args...)
 	e := &end{cmd: cmd, stderr: new(tail)}
 	cmd.Stderr = e.stderr
 	if e.in, err = cmd.StdinPipe(); err != nil {
@@ -73,13 +76,10 @@ func (h *Host) start(ctx context.Context, role string, config any) (*end, error)
 	return e, nil
 }
 
-func (h *Host) role(ctx context.Context, role string, config any) (*exec.Cmd, error) {
+// role is the command line of a role.
+func (h *Host) role(role string, config any) (name string, args []string, err error) {
 	text, err := json.Marshal(config)
-	if err != nil {
-		return nil, err
-	}
-	args := append(h.Self[1:len(h.Self):len(h.Self)], role, string(text))
-	return command(ctx, h.Self[0], args...), nil
+	return h.Self[0], append(h.Self[1:len(h.Self):len(h.Self)], role, string(text)), err
 }
 
 // command asks a process to end by SIGTERM when ctx is over, and kills it when it does not.
@@ -128,14 +128,23 @@ func (e *end) stop() {
 	_ = e.cmd.Wait() // an end that left badly has already shown it in its answers
 }
 
+// run starts a process that is measured; its words go to a file of its name.
+func (h *Host) run(name string, args ...string) (*kafkatest.Process, error) {
+	return kafkatest.StartProcess(kafkatest.Command{Name: name, Args: args, Log: filepath.Join(h.Dir, filepath.Base(name)+".log")})
+}
+
 // measure runs a process to its end and returns its CPU time, from the kernel's accounting at exit.
-func measure(cmd *exec.Cmd) (time.Duration, error) {
-	stderr := new(tail)
-	cmd.Stderr = stderr
-	if err := cmd.Run(); err != nil {
-		return 0, fmt.Errorf("%s: %w%s", filepath.Base(cmd.Path), err, stderr)
+func (h *Host) measure(ctx context.Context, name string, args ...string) (time.Duration, error) {
+	p, err := h.run(name, args...)
+	if err != nil {
+		return 0, err
 	}
-	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
+	defer p.Stop()
+	if err := p.Wait(ctx); err != nil {
+		return 0, err
+	}
+	user, sys, err := p.CPU()
+	return user + sys, err
 }
 
 // kferry is the binary under test.
@@ -152,11 +161,10 @@ func (h *Host) kferry(ctx context.Context) (string, error) {
 	return path, nil
 }
 
-// link writes a configuration with one link and returns the command that runs it to the end.
-func (h *Host) link(ctx context.Context, alias, from, to, topic string) (*exec.Cmd, error) {
-	binary, err := h.kferry(ctx)
-	if err != nil {
-		return nil, err
+// link writes a configuration with one link and returns the command line that runs it to the end.
+func (h *Host) link(ctx context.Context, alias, from, to, topic string) (name string, args []string, err error) {
+	if name, err = h.kferry(ctx); err != nil {
+		return "", nil, err
 	}
 	config := fmt.Sprintf(`clusters:
   %[1]s: { bootstrap: [%[2]q] }
@@ -170,9 +178,9 @@ log: { level: warn, format: text }
 `, alias, from, to, topic)
 	path := filepath.Join(h.Dir, "link.yaml")
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	return command(ctx, binary, "run", "-c", path, "--until-caught-up"), nil
+	return name, []string{"run", "-c", path, "--until-caught-up"}, nil
 }
 
 // tail keeps the end of what a process says, for its error.

@@ -43,18 +43,18 @@ func TestRivalsAreMeasured(t *testing.T) {
 func TestFailureOfAProcessIsTold(t *testing.T) {
 	h := testHost(t)
 	ctx := testContext(t)
-	cmd, err := h.role(ctx, roleRelay, RelayConfig{From: "127.0.0.1:1", To: "127.0.0.1:1"})
+	name, args, err := h.role(roleRelay, RelayConfig{From: "127.0.0.1:1", To: "127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := measure(cmd); err == nil || !strings.Contains(err.Error(), "it said:\ndial tcp 127.0.0.1:1: connect: connection refused") {
+	if _, err := h.measure(ctx, name, args...); err == nil || !strings.HasSuffix(err.Error(), "exit status 1\ndial tcp 127.0.0.1:1: connect: connection refused\n") {
 		t.Errorf("relay to nowhere: %v", err)
 	}
 	if _, err := h.start(ctx, "juggler", nil); err == nil || !strings.Contains(err.Error(), `role "juggler": unknown`) {
 		t.Errorf("unknown role: %v", err)
 	}
 	h.Kferry = "/bin/false"
-	if _, err := h.forward(ctx, largeBatches, 1e6); err == nil || err.Error() != "false: exit status 1" {
+	if _, err := h.forward(ctx, largeBatches, 1e6); err == nil || err.Error() != "/bin/false: exit status 1\n" {
 		t.Errorf("failing kferry: %v", err)
 	}
 	h.Kferry = "/bin/true" // ends well and has moved nothing

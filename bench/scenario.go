@@ -13,5 +13,6 @@ type Scenario struct {
 func Scenarios() []Scenario {
 	return []Scenario{
 		{"forward", "kferry between a synthetic source and a discarding target, beside a TCP relay and a kgo loop", Forward},
+		{"mm2", "kferry and MirrorMaker 2, tuned by hand, between two real brokers", MM2},
 	}
 }
