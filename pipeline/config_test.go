@@ -65,11 +65,11 @@ func TestValidate(t *testing.T) {
 	f(func(c *Config) {
 		c.Clusters["south"] = cluster.Config{Alias: "south", TLS: &cluster.TLS{Cert: "c"}, SASL: &cluster.SASL{Mechanism: "GSSAPI"}}
 	},
-		"clusters.south.bootstrap: bootstrap: at least one host:port is needed",
-		"clusters.south.tls: tls: cert and key belong together, one of them is missing",
-		`clusters.south.sasl: sasl mechanism "GSSAPI": only PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 are known`,
-		"clusters.south.sasl: sasl: username is missing",
-		"clusters.south.sasl: sasl: password is missing")
+		"clusters.south.bootstrap: at least one host:port is needed",
+		"clusters.south.tls: cert and key belong together, one of them is missing",
+		`clusters.south.sasl.mechanism: sasl mechanism "GSSAPI": only PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 are known`,
+		"clusters.south.sasl.username: username is missing",
+		"clusters.south.sasl.password: password is missing")
 	f(func(c *Config) { c.Links = append(c.Links, c.Links[0]) },
 		`links[1].name: link "east.west" exists already as links[0]: give each link a name of its own`)
 	f(link(func(l *LinkConfig) { l.Name = "a b" }),

@@ -32,15 +32,26 @@ func (c Config) checkClusters(p *Problems) {
 			continue
 		}
 		for _, err := range joined.Unwrap() {
-			at := path
-			for _, key := range []string{"bootstrap", "tls", "sasl"} {
-				if strings.HasPrefix(err.Error(), key) {
-					at = path + "." + key
-				}
-			}
-			p.add(at, "%v", err)
+			*p = append(*p, clusterProblem(path, err.Error()))
 		}
 	}
+}
+
+// clusterProblem finds the value that a sentence of cluster.Config.Validate is about: it begins with the key's name.
+func clusterProblem(path, sentence string) Problem {
+	for _, at := range []struct{ begins, key string }{
+		{"sasl mechanism", ".sasl.mechanism"}, {"sasl: username", ".sasl.username"}, {"sasl: password", ".sasl.password"},
+		{"sasl", ".sasl"}, {"tls", ".tls"}, {"bootstrap", ".bootstrap"},
+	} {
+		if strings.HasPrefix(sentence, at.begins) {
+			path += at.key
+			break
+		}
+	}
+	if key, rest, ok := strings.Cut(sentence, ": "); ok && slices.Contains([]string{"sasl", "tls", "bootstrap"}, key) {
+		sentence = rest
+	}
+	return Problem{Path: path, Text: sentence}
 }
 
 func (c Config) checkLink(p *Problems, path string, l LinkConfig) {
@@ -50,7 +61,7 @@ func (c Config) checkLink(p *Problems, path string, l LinkConfig) {
 	for _, end := range []struct{ key, alias string }{{"from", l.From}, {"to", l.To}} {
 		if end.alias == "" {
 			p.add(path+"."+end.key, "%s is missing: it names the cluster that records go %s", end.key, end.key)
-		} else if _, ok := c.Clusters[end.alias]; !ok {
+		} else if _, ok := c.Clusters[end.alias]; !ok && len(c.Clusters) > 0 {
 			p.add(path+"."+end.key, "there is no cluster %q: the clusters are %s", end.alias, strings.Join(c.Aliases(), ", "))
 		}
 	}
