@@ -3,19 +3,20 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
+	"kferry/pipeline/cluster"
 	"kferry/pipeline/lane"
 )
 
 // job is the end that a link runs to with UntilCaughtUp: the ends of its partitions' logs, asked once.
 type job struct {
-	link   *Link
-	ends   map[*running]int64
-	failed error
-	stuck  []string
+	link  *Link
+	ends  map[*running]int64
+	stuck []string
 }
 
 // Stuck is the error of a job that ended with lanes, or topics, that cannot go on.
@@ -65,24 +66,21 @@ func (j *job) ask() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	lanes := j.link.running()
-	var topics []string
-	for _, r := range lanes {
-		topics = append(topics, r.key.Topic)
+	places := make([]cluster.Place, len(lanes))
+	for i, r := range lanes {
+		places[i] = r.original()
 	}
-	slices.Sort(topics)
-	topics = slices.Compact(topics)
+	offsets := j.link.from.Offsets(ctx, places, cluster.Latest, j.link.cfg.Isolation == ReadCommitted)
 	ends := make(map[*running]int64, len(lanes))
-	if len(topics) > 0 {
-		list, err := j.link.ends(ctx, topics)
-		if err != nil {
-			j.link.log.Warn("cannot ask for the ends, trying again", "err", err)
+	for _, r := range lanes {
+		o := offsets[r.original()]
+		if o.Err != nil && r.lane.Status().State != lane.Parked {
+			j.link.log.Warn("cannot ask for the ends, trying again", "err", o.Err)
 			return false
 		}
-		for _, r := range lanes {
-			if ends[r], err = list.of(r.key.Topic, r.key.Partition); err != nil {
-				j.link.log.Warn("cannot ask for the ends, trying again", "err", err)
-				return false
-			}
+		ends[r] = o.Offset
+		if o.Err != nil {
+			ends[r] = math.MaxInt64 // parked: it is reported as such
 		}
 	}
 	j.ends = ends

@@ -321,9 +321,7 @@ func (l *Link) follow(ctx context.Context, failed <-chan error, j **job) error {
 					return fmt.Errorf("link %s: %w", l.cfg.Name, err)
 				}
 				l.log.Warn("cannot follow the topics, trying again", "err", err)
-				if !synced {
-					wait = min(wait, retryEvery)
-				}
+				wait = min(wait, retryEvery)
 			}
 			refresh.Reset(wait)
 		case <-check.C:
@@ -354,8 +352,7 @@ func (l *Link) sync(ctx context.Context, first bool) error {
 	if err := l.to.Refresh(ctx); err != nil {
 		return err
 	}
-	fresh := l.fresh(topics)
-	if len(fresh) > 0 {
+	if fresh := l.fresh(topics); len(fresh) > 0 {
 		if err := l.start(ctx, fresh, first); err != nil {
 			return err
 		}
@@ -405,11 +402,19 @@ func (l *Link) fresh(topics []control.Topic) []*running {
 	return fresh
 }
 
+// original and copied name the lane's partition on both sides.
+func (r *running) original() cluster.Place {
+	return cluster.Place{Topic: r.key.Topic, Partition: r.key.Partition}
+}
+func (r *running) copied() cluster.Place {
+	return cluster.Place{Topic: r.target, Partition: r.key.Partition}
+}
+
 func place(topic string, partition int32) string { return fmt.Sprintf("%s/%d", topic, partition) }
 
 // start finds where lanes begin and starts them: a few requests for all of them.
 func (l *Link) start(ctx context.Context, fresh []*running, first bool) error {
-	plan, err := l.plan(ctx, fresh, first)
+	plan, failed, err := l.plan(ctx, fresh, first)
 	if err != nil {
 		return err
 	}
@@ -432,7 +437,24 @@ func (l *Link) start(ctx context.Context, fresh []*running, first bool) error {
 		}
 		l.launch(s, m)
 	}
-	return nil
+	return l.blame(failed)
+}
+
+// blame notes the topics that may not be asked about as problems. What another try cures comes back as an error.
+func (l *Link) blame(failed map[string]error) (again error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for topic, err := range failed {
+		if !errors.Is(err, kerr.TopicAuthorizationFailed) {
+			again = err
+			continue
+		}
+		if l.problems[topic] != err.Error() {
+			l.log.Error("topic not copied as it should be", "topic", topic, "err", err)
+		}
+		l.problems[topic] = err.Error()
+	}
+	return again
 }
 
 func (l *Link) laneCount() int {

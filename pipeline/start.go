@@ -3,12 +3,13 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-
 	"kferry/batch"
+	"kferry/pipeline/cluster"
 	"kferry/pipeline/lane"
 	"kferry/pipeline/state"
 )
@@ -23,67 +24,49 @@ type laneStart struct {
 	detail string
 }
 
-// offsets are one kind of offset of many topics, as kadm lists them.
-type offsets struct {
-	list kadm.ListedOffsets
-	what string
-}
-
-func (o offsets) of(topic string, partition int32) (int64, error) {
-	x, ok := o.list.Lookup(topic, partition)
-	switch {
-	case !ok:
-		return 0, fmt.Errorf("ask for the %s of %s/%d: no answer", o.what, topic, partition)
-	case x.Err != nil:
-		return 0, fmt.Errorf("ask for the %s of %s/%d: %w", o.what, topic, partition, x.Err)
-	}
-	return x.Offset, nil
-}
-
 // plan finds the place of every fresh lane: its checkpoint, else the start that was stored for it, else a start that is
-// resolved now and stored at once.
-func (l *Link) plan(ctx context.Context, fresh []*running, first bool) ([]*laneStart, error) {
-	var sources, targets []string
-	seen := make(map[string]bool)
-	for _, r := range fresh {
-		if !seen[r.key.Topic] {
-			seen[r.key.Topic] = true
-			sources, targets = append(sources, r.key.Topic), append(targets, r.target)
+// resolved now and stored at once. A partition that does not answer is left out, with its error by topic.
+func (l *Link) plan(ctx context.Context, fresh []*running, first bool) (plan []*laneStart, failed map[string]error, err error) {
+	failed = make(map[string]error)
+	targets := make([]cluster.Place, len(fresh))
+	for i, r := range fresh {
+		targets[i] = r.copied()
+	}
+	ends := l.to.Offsets(ctx, targets, cluster.Latest, false)
+	fresh = slices.DeleteFunc(fresh, func(r *running) bool {
+		if err := ends[r.copied()].Err; err != nil {
+			failed[r.key.Topic] = err
+			return true
 		}
-	}
-	list, err := l.to.Admin().ListEndOffsets(ctx, targets...)
+		return false
+	})
+	starts, err := l.resolve(ctx, fresh, ends, first, failed)
 	if err != nil {
-		return nil, fmt.Errorf("ask %s for the ends of %d topics: %w", l.cfg.To, len(targets), err)
+		return nil, nil, err
 	}
-	ends := offsets{list, "end"}
-	starts, err := l.resolve(ctx, fresh, sources, ends, first)
-	if err != nil {
-		return nil, err
-	}
-	plan := make([]*laneStart, 0, len(fresh))
 	for _, r := range fresh {
 		s := &laneStart{run: r}
-		end, err := ends.of(r.target, r.key.Partition)
-		if err != nil {
-			return nil, err
-		}
-		cp, ok := l.store.Checkpoint(r.key)
+		end := ends[r.copied()].Offset
+		cp, resumed := l.store.Checkpoint(r.key)
+		start, begun := starts[r.key]
 		switch {
-		case ok:
+		case resumed:
 			l.resume(s, cp, end)
 		case l.recreated(r.key):
 			s.park, s.detail = lane.RecreatedReason, "the topic has another id than the one that was copied"
 			s.id = batch.Identity{ProducerID: l.pid}
 			s.at = lane.Position{SrcEpoch: -1, Dst: end}
-		default:
+		case begun:
 			// Nothing was ever sent: a checkpoint is stored before the first batch.
 			s.id = batch.Identity{ProducerID: l.pid}
-			s.at = lane.Position{Src: starts[r.key].SrcStart, SrcEpoch: -1, Dst: end}
+			s.at = lane.Position{Src: start.SrcStart, SrcEpoch: -1, Dst: end}
 			s.shared = l.cfg.OntoExisting
+		default:
+			continue // its start is not known yet
 		}
 		plan = append(plan, s)
 	}
-	return plan, nil
+	return plan, failed, nil
 }
 
 // resume goes on from a checkpoint. Without a clean end it may tell less than what was written: then a new epoch begins at
@@ -127,9 +110,9 @@ func (l *Link) recreated(key state.LaneKey) bool {
 }
 
 // resolve gives the starts of lanes without a checkpoint, and stores those that are new.
-func (l *Link) resolve(ctx context.Context, fresh []*running, topics []string, ends offsets, first bool) (map[state.LaneKey]state.Start, error) {
+func (l *Link) resolve(ctx context.Context, fresh []*running, ends map[cluster.Place]cluster.Offset, first bool, failed map[string]error) (map[state.LaneKey]state.Start, error) {
 	starts := make(map[state.LaneKey]state.Start)
-	var asked []*running
+	var told, zero []*running
 	for _, r := range fresh {
 		if _, ok := l.store.Checkpoint(r.key); ok {
 			continue
@@ -138,45 +121,46 @@ func (l *Link) resolve(ctx context.Context, fresh []*running, topics []string, e
 			starts[r.key] = s
 			continue
 		}
-		asked = append(asked, r)
+		if first && l.startsAsTold(r.key.Topic) {
+			told = append(told, r)
+		} else {
+			zero = append(zero, r)
+		}
 	}
-	if len(asked) == 0 {
+	found := make(map[state.LaneKey]state.Start)
+	ask := func(lanes []*running, at int64, how string) {
+		places := make([]cluster.Place, len(lanes))
+		for i, r := range lanes {
+			places[i] = r.original()
+		}
+		offsets := l.from.Offsets(ctx, places, at, l.cfg.Isolation == ReadCommitted)
+		for _, r := range lanes {
+			o := offsets[r.original()]
+			if o.Err != nil {
+				failed[r.key.Topic] = o.Err
+				continue
+			}
+			found[r.key] = state.Start{SrcStart: o.Offset, DstStart: ends[r.copied()].Offset, How: how}
+		}
+	}
+	if len(told) > 0 {
+		at := cluster.Earliest
+		switch l.cfg.Start.Kind {
+		case StartLatest:
+			at = cluster.Latest
+		case StartTime:
+			at = l.cfg.Start.Time.UnixMilli()
+		}
+		ask(told, at, l.cfg.Start.String())
+	}
+	if len(zero) > 0 {
+		ask(zero, cluster.Earliest, "zero")
+	}
+	maps.Copy(starts, found)
+	if len(found) == 0 {
 		return starts, nil
 	}
-	earliest, err := l.from.Admin().ListStartOffsets(ctx, topics...)
-	if err != nil {
-		return nil, fmt.Errorf("ask %s for the starts of %d topics: %w", l.cfg.From, len(topics), err)
-	}
-	begin := offsets{earliest, "log start"}
-	wanted := begin
-	switch l.cfg.Start.Kind {
-	case StartLatest:
-		wanted, err = l.ends(ctx, topics)
-	case StartTime:
-		wanted.what = "offset at the start time"
-		wanted.list, err = l.from.Admin().ListOffsetsAfterMilli(ctx, l.cfg.Start.Time.UnixMilli(), topics...)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("ask %s for where to start: %w", l.cfg.From, err)
-	}
-	fromStart := make(map[state.LaneKey]state.Start)
-	for _, r := range asked {
-		from, how := begin, "zero"
-		if first && l.startsAsTold(r.key.Topic) {
-			from, how = wanted, string(l.cfg.Start.Kind)
-		}
-		src, err := from.of(r.key.Topic, r.key.Partition)
-		if err != nil {
-			return nil, err
-		}
-		dst, err := ends.of(r.target, r.key.Partition)
-		if err != nil {
-			return nil, err
-		}
-		fromStart[r.key] = state.Start{SrcStart: src, DstStart: dst, How: how}
-		starts[r.key] = fromStart[r.key]
-	}
-	return starts, l.store.PutStarts(ctx, fromStart)
+	return starts, l.store.PutStarts(ctx, found)
 }
 
 // startsAsTold says whether a topic that is met at the link's start, without a place of its own, begins at `start`: at the
@@ -191,16 +175,6 @@ func (l *Link) startsAsTold(topic string) bool {
 	}
 	before, err := l.widened.Accepts(topic)
 	return err == nil && !before
-}
-
-// ends asks where the source's topics end for this link's isolation.
-func (l *Link) ends(ctx context.Context, topics []string) (offsets, error) {
-	if l.cfg.Isolation == ReadCommitted {
-		list, err := l.from.Admin().ListCommittedOffsets(ctx, topics...)
-		return offsets{list, "stable end"}, err
-	}
-	list, err := l.from.Admin().ListEndOffsets(ctx, topics...)
-	return offsets{list, "end"}, err
 }
 
 func (s Start) String() string {

@@ -2,9 +2,10 @@ package source
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"time"
 
+	"kferry/pipeline/cluster"
 	"kferry/pipeline/lane"
 )
 
@@ -100,23 +101,10 @@ func (c *Cursor) Close() {
 func (c *Cursor) Bounds(ctx context.Context) (start, end int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	starts, err := c.source.cluster.Admin().ListStartOffsets(ctx, c.topic)
-	if err != nil {
-		return 0, 0, fmt.Errorf("ask %s for the start of %s/%d: %w", c.source.cluster.Alias(), c.topic, c.partition, err)
-	}
-	ends, err := c.source.cluster.Admin().ListEndOffsets(ctx, c.topic)
-	if err != nil {
-		return 0, 0, fmt.Errorf("ask %s for the end of %s/%d: %w", c.source.cluster.Alias(), c.topic, c.partition, err)
-	}
-	s, _ := starts.Lookup(c.topic, c.partition)
-	e, ok := ends.Lookup(c.topic, c.partition)
-	if err := s.Err; err != nil || !ok {
-		return 0, 0, fmt.Errorf("ask %s for the bounds of %s/%d: %w", c.source.cluster.Alias(), c.topic, c.partition, err)
-	}
-	if err := e.Err; err != nil {
-		return 0, 0, fmt.Errorf("ask %s for the bounds of %s/%d: %w", c.source.cluster.Alias(), c.topic, c.partition, err)
-	}
-	return s.Offset, e.Offset, nil
+	at := cluster.Place{Topic: c.topic, Partition: c.partition}
+	s := c.source.cluster.Offsets(ctx, []cluster.Place{at}, cluster.Earliest, false)[at]
+	e := c.source.cluster.Offsets(ctx, []cluster.Place{at}, cluster.Latest, false)[at]
+	return s.Offset, e.Offset, errors.Join(s.Err, e.Err)
 }
 
 // changedLocked tells the fetcher that the session has to learn something.
