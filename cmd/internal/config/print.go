@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"time"
 
 	"kferry/partitioner"
 	"kferry/pipeline"
@@ -111,7 +110,7 @@ func form(cfg pipeline.Config) printed {
 			Name: l.Name, From: l.From, To: l.To,
 			Topics:    printedTopics{l.Topics.Include, append([]string{}, l.Topics.Exclude...), l.Topics.ExcludeInternal},
 			Naming:    namingForm(l.Naming),
-			Separator: l.Separator, Start: startForm(l.Start), Isolation: string(l.Isolation),
+			Separator: l.Separator, Start: l.Start.String(), Isolation: string(l.Isolation),
 			Refresh: l.Refresh.String(), OntoExisting: l.OntoExisting, AllowSameCluster: l.AllowSameCluster,
 		})
 	}
@@ -123,13 +122,6 @@ func namingForm(n partitioner.NamingConfig) any {
 		return map[string]map[string]string{"rename": n.Rename}
 	}
 	return string(n.Kind)
-}
-
-func startForm(s pipeline.Start) string {
-	if s.Kind == pipeline.StartTime {
-		return s.Time.Format(time.RFC3339Nano)
-	}
-	return string(s.Kind)
 }
 
 // bytesForm writes a size in the largest unit that divides it.

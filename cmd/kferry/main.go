@@ -1,0 +1,11 @@
+// Command kferry replicates Kafka topics between clusters.
+package main
+
+import (
+	"context"
+	"os"
+)
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+}
