@@ -74,6 +74,9 @@ func (p *Pool) Free() int64 {
 // used the pool has ended. Only the race detector and -tags invariants keep that record; elsewhere it is nil, and InUse tells that there is a leak.
 func (p *Pool) Open() []string { return p.open.list() }
 
+// CapFor returns the Cap that a Buf of size bytes will have: what to reserve before it is asked for.
+func CapFor(size int) int { return 1 << classOf(size) }
+
 func classOf(size int) int {
 	return max(minClass, bits.Len(uint(max(size, 1)-1)))
 }

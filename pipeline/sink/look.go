@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"kferry/batch"
+	"kferry/pipeline/cluster"
 	"kferry/pipeline/lane"
 )
 
@@ -26,6 +26,7 @@ const (
 type looker struct {
 	sink      *Sink
 	questions chan *question
+	ended     chan struct{} // closed when run has ended
 }
 
 type question struct {
@@ -40,6 +41,7 @@ type question struct {
 func (l *looker) init(s *Sink) {
 	l.sink = s
 	l.questions = make(chan *question)
+	l.ended = make(chan struct{})
 }
 
 // look asks, and with scan then reads the headers of the log from at.Dst to find our last batch.
@@ -49,6 +51,8 @@ func (l *looker) look(ctx context.Context, t *target, id batch.Identity, at lane
 	case l.questions <- q:
 	case <-ctx.Done():
 		return lane.LookResult{}, context.Cause(ctx)
+	case <-l.ended:
+		return lane.LookResult{}, fmt.Errorf("look at %s/%d on %s: the sink has ended", t.topic, t.partition, l.sink.cluster.Alias())
 	}
 	select {
 	case <-q.done:
@@ -61,8 +65,12 @@ func (l *looker) look(ctx context.Context, t *target, id batch.Identity, at lane
 	return l.scan(ctx, t, id, at, q.result)
 }
 
-// run gathers questions into rounds, one round at a time for each broker.
+// run gathers questions into rounds. Rounds run side by side, so that a broker that does not answer holds up nobody else's; as a
+// lane asks one question at a time, their number is bounded.
 func (l *looker) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer close(l.ended)
+	defer wg.Wait()
 	for {
 		var first *question
 		select {
@@ -84,7 +92,7 @@ func (l *looker) run(ctx context.Context) {
 			}
 		}
 		timer.Stop()
-		l.ask(ctx, round)
+		wg.Go(func() { l.ask(ctx, round) })
 	}
 }
 
@@ -212,7 +220,7 @@ func (l *looker) producers(ctx context.Context, broker int32, qs []*question) {
 	}
 	resp, err := req.RequestWith(ctx, l.sink.cluster.Client().Broker(int(broker)))
 	if err != nil {
-		if ctx.Err() == nil && tooOld(err) {
+		if ctx.Err() == nil && cluster.Unsupported(err) {
 			return // before Kafka 2.8: the end has to do
 		}
 		failAll(asked, fmt.Errorf("ask %s broker %d for its producers: %w", l.sink.cluster.Alias(), broker, err))
@@ -283,7 +291,7 @@ func (l *looker) scan(ctx context.Context, t *target, id batch.Identity, at lane
 			return r, fmt.Errorf("scan %s/%d on %s at %d: %w", t.topic, t.partition, l.sink.cluster.Alias(), from, err)
 		}
 		if next <= from {
-			break
+			return r, fmt.Errorf("scan %s/%d on %s at %d: the broker gives nothing below its end at %d", t.topic, t.partition, l.sink.cluster.Alias(), from, r.End)
 		}
 		from = next
 	}
@@ -310,9 +318,4 @@ func scanPart(pool *batch.Pool, b []byte, id batch.Identity, at lane.Position, r
 		x.Release()
 	}
 	return next, err
-}
-
-// tooOld says that the broker does not know the request. franz-go tells so before it sends, by an error without a name.
-func tooOld(err error) bool {
-	return errors.Is(err, kerr.UnsupportedVersion) || strings.Contains(err.Error(), "broker is too old")
 }

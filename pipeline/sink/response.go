@@ -19,7 +19,7 @@ type answer struct {
 }
 
 // walk calls f for every partition of a Produce response (version 3 and later) and returns the throttle time. It
-// allocates only for messages. The answer is f's for the call.
+// allocates nothing per partition but messages. The answer is f's for the call.
 func walk(body []byte, version int16, f func(*answer)) (throttle time.Duration, err error) {
 	r := kbin.Reader{Src: body}
 	flexible := version >= produceFlexible

@@ -37,8 +37,9 @@ type sender struct {
 // slot is a target partition on this connection; flightNo is the last request that held a batch for it.
 type slot struct{ flightNo uint64 }
 
+// slotKey names it as requests below version 13 do: there, a topic that was made anew is the same one.
 type slotKey struct {
-	topic     *topicRef
+	topic     string
 	partition int32
 }
 
@@ -65,12 +66,16 @@ func (s *sender) signal() {
 func (s *sender) run(ctx context.Context) {
 	attempt := 0
 	for s.wait(ctx) {
-		conn, err := s.sink.cluster.Dial(ctx, s.broker)
+		conn, err := s.sink.cluster.DialWith(ctx, s.broker, cluster.ConnOptions{
+			MaxOutstanding: s.sink.opts.MaxRequests, RequestTimeout: s.sink.opts.AckTimeout + s.sink.opts.AckTimeout/2})
+		answered := false
 		if err == nil {
-			attempt = 0
-			err = s.serve(ctx, conn)
+			answered, err = s.serve(ctx, conn)
 		}
-		s.fail(lane.Lost)
+		replace := errors.Is(err, errReplace) && ctx.Err() == nil
+		if !replace { // else nothing is under way: the streams go on over the next one
+			s.fail(lane.Lost)
+		}
 		if ctx.Err() != nil {
 			break
 		}
@@ -78,9 +83,12 @@ func (s *sender) run(ctx context.Context) {
 			s.sink.give(err)
 			break
 		}
-		s.sink.stale()
-		if attempt > 0 || !errors.Is(err, cluster.ErrClosed) {
+		if !replace {
+			s.sink.stale()
 			s.log.Warn("connection to the target broke", "err", err)
+		}
+		if answered {
+			attempt = 0
 		}
 		pause := time.NewTimer(s.sink.opts.Backoff.Next(rand.Float64, attempt))
 		attempt++
@@ -116,49 +124,43 @@ func (s *sender) wait(ctx context.Context) bool {
 // fail ends all streams: what was written becomes outcome, what was not comes back Unsent.
 func (s *sender) fail(outcome lane.Outcome) {
 	s.mu.Lock()
-	var done []item
-	var how []lane.Outcome
+	defer s.mu.Unlock()
 	for _, f := range s.flying {
+		how := outcome
+		if f.unsent {
+			how = lane.Unsent
+		}
 		for _, it := range f.items {
-			done = append(done, it)
-			if f.unsent {
-				how = append(how, lane.Unsent)
-			} else {
-				how = append(how, outcome)
-			}
+			it.stream.answerLocked(lane.Completion{Entry: it.entry, Outcome: how})
 		}
 	}
 	s.flying, s.flyingByte = nil, 0
 	for st := range s.streams {
-		for _, e := range st.endLocked() {
-			done = append(done, item{stream: st, entry: e})
-			how = append(how, lane.Unsent)
-		}
+		st.endLocked()
 	}
 	s.ready = nil
-	s.mu.Unlock()
-	for i, it := range done {
-		it.stream.to(lane.Completion{Entry: it.entry, Outcome: how[i]})
-	}
 }
 
+// errReplace ends a connection that has to go though nothing is wrong with it; nothing is under way on it.
+var errReplace = errors.New("replace the connection before the broker ends it")
+
 // serve sends and receives on conn until either side fails, then resets it: after a FIN the broker would still append
-// what it has read.
-func (s *sender) serve(ctx context.Context, conn *cluster.Conn) error {
+// what it has read. It says whether there was a good answer.
+func (s *sender) serve(ctx context.Context, conn *cluster.Conn) (answered bool, err error) {
 	defer conn.Close()
 	defer conn.Reset()
 	defer conn.Bind(ctx)()
 	version, ok := conn.Version(keyProduce)
 	if !ok {
-		return fmt.Errorf("produce to %s: %w", conn, cluster.ErrUnsupported)
+		return false, fmt.Errorf("produce to %s: %w", conn, cluster.ErrUnsupported)
 	}
 	received := make(chan error, 1)
 	var wg sync.WaitGroup
-	wg.Go(func() { received <- s.receive(conn) })
-	err := s.send(ctx, conn, version, received)
+	wg.Go(func() { received <- s.receive(conn, &answered) })
+	err = s.send(ctx, conn, version, received)
 	conn.Reset()
 	wg.Wait()
-	return err
+	return answered, err
 }
 
 // send builds requests from what is ready and writes them, within the budget.
@@ -176,7 +178,7 @@ func (s *sender) send(ctx context.Context, conn *cluster.Conn, version int16, re
 		idle := !last.IsZero() && s.readyBytes == 0 && now.Sub(last) >= opts.IdleTimeout
 		if (expired || idle) && len(s.flying) == 0 {
 			s.mu.Unlock()
-			return fmt.Errorf("replace the connection to %s before the broker ends it: %w", conn, cluster.ErrClosed)
+			return errReplace
 		}
 		pause := s.pauseLocked(now, last)
 		var f *flight
@@ -187,6 +189,9 @@ func (s *sender) send(ctx context.Context, conn *cluster.Conn, version int16, re
 		if f == nil {
 			if pause <= 0 {
 				pause = opts.IdleTimeout
+			}
+			if !expires.IsZero() && !expired {
+				pause = min(pause, time.Until(expires)+time.Millisecond)
 			}
 			timer.Reset(pause)
 			select {
@@ -221,9 +226,9 @@ func (s *sender) pauseLocked(now, last time.Time) time.Duration {
 		return 0
 	case len(s.flying) >= opts.MaxRequests:
 		return -1
-	case s.flyingByte+min(opts.RequestBytes, opts.BudgetBytes/2) > opts.BudgetBytes:
+	case s.flyingByte+s.requestBytes() > opts.BudgetBytes:
 		return -1 // a request is short for lack of data, never for lack of budget
-	case s.readyBytes >= opts.RequestBytes:
+	case s.readyBytes >= s.requestBytes():
 		return 0
 	}
 	if gap := opts.LingerGap - now.Sub(last); gap > 0 {
@@ -231,6 +236,9 @@ func (s *sender) pauseLocked(now, last time.Time) time.Duration {
 	}
 	return 0
 }
+
+// requestBytes is what a request may hold: there is always room for two in the budget.
+func (s *sender) requestBytes() int { return min(s.sink.opts.RequestBytes, s.sink.opts.BudgetBytes/2) }
 
 // takeLocked makes a flight of one entry of each ready stream, up to RequestBytes, and puts it in the air: an answer
 // cannot come before.
@@ -256,7 +264,7 @@ func (s *sender) takeLocked() *flight {
 			wait = append(wait, st)
 			continue
 		}
-		if len(f.items) > 0 && f.bytes+st.queue[st.head].Size() > s.sink.opts.RequestBytes {
+		if len(f.items) > 0 && f.bytes+st.queue[st.head].Size() > s.requestBytes() {
 			full = true
 			wait = append(wait, st)
 			continue
@@ -274,6 +282,7 @@ func (s *sender) takeLocked() *flight {
 			wait = append(wait, it.stream)
 		}
 	}
+	clear(s.ready)
 	s.spare, s.ready = s.ready[:0], wait
 	if len(f.items) == 0 {
 		s.free = append(s.free, f)
@@ -285,54 +294,59 @@ func (s *sender) takeLocked() *flight {
 }
 
 // receive reads answers until the connection ends.
-func (s *sender) receive(conn *cluster.Conn) error {
+func (s *sender) receive(conn *cluster.Conn, answered *bool) error {
 	for {
 		resp, err := conn.Read()
 		if err != nil {
 			return err
 		}
-		s.mu.Lock()
-		f := s.flying[0]
-		s.mu.Unlock()
-		next := 0
-		refresh := false
-		throttle, err := walk(resp.Body, resp.Version, func(a *answer) {
-			it := f.find(a, resp.Version, &next)
-			if it == nil {
-				return // a partition that was not asked for, or twice
-			}
-			it.done = true
-			refresh = s.complete(it, a) || refresh
-		})
+		throttle, refresh, err := s.land(resp)
 		resp.Buf.Release()
 		if err != nil {
-			s.drop(f)
 			return fmt.Errorf("decode Produce response of %s: %w", conn, err)
 		}
-		s.drop(f)
+		*answered = true
 		if refresh {
 			s.sink.stale()
 		}
-		if throttle > 0 {
+		if throttle = min(throttle, mostThrottle); throttle > 0 {
 			conn.Throttled(throttle)
-			s.mu.Lock()
-			s.pauseUntil = time.Now().Add(throttle)
-			s.mu.Unlock()
 			s.sink.throttled(throttle)
 		}
 		s.signal()
 	}
 }
 
-// drop takes an answered flight out of the air. A partition that the answer left out is in doubt.
-func (s *sender) drop(f *flight) {
+// mostThrottle bounds what a broker may ask for; quota windows are far shorter.
+const mostThrottle = 10 * time.Minute
+
+// land takes the oldest flight out of the air and hands its answers to the lanes. A partition that the response left out is in
+// doubt. It says whether an answer speaks of stale metadata.
+func (s *sender) land(resp cluster.Response) (throttle time.Duration, refresh bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, next := s.flying[0], 0
+	throttle, err = walk(resp.Body, resp.Version, func(a *answer) {
+		it := f.find(a, resp.Version, &next)
+		if it == nil {
+			return // a partition that was not asked for, or twice
+		}
+		it.done = true
+		c := lane.Completion{Entry: it.entry, Outcome: lane.Acked, Base: a.base}
+		if a.code != 0 {
+			c = lane.Completion{Entry: it.entry, Outcome: lane.Failed, Code: a.code, Message: a.message}
+			refresh = true
+		}
+		it.stream.answerLocked(c)
+	})
 	for i := range f.items {
 		if it := &f.items[i]; !it.done {
-			it.stream.to(lane.Completion{Entry: it.entry, Outcome: lane.Lost})
-			it.stream.Close()
+			it.stream.answerLocked(lane.Completion{Entry: it.entry, Outcome: lane.Lost})
 		}
 	}
-	s.mu.Lock()
+	if throttle > 0 {
+		s.pauseUntil = time.Now().Add(min(throttle, mostThrottle))
+	}
 	s.flying[0] = nil
 	s.flying = s.flying[1:]
 	s.flyingByte -= f.bytes
@@ -341,7 +355,7 @@ func (s *sender) drop(f *flight) {
 	if len(s.free) < 64 {
 		s.free = append(s.free, f)
 	}
-	s.mu.Unlock()
+	return throttle, refresh, err
 }
 
 // find gives the item that an answer speaks of. Answers mostly come in the order of the request, from next on.
@@ -360,15 +374,4 @@ func (f *flight) find(a *answer, version int16, next *int) *item {
 		}
 	}
 	return nil
-}
-
-// complete hands one answer to its lane and says whether the metadata is stale.
-func (s *sender) complete(it *item, a *answer) (refresh bool) {
-	if a.code == 0 {
-		it.stream.to(lane.Completion{Entry: it.entry, Outcome: lane.Acked, Base: a.base})
-		return false
-	}
-	it.stream.to(lane.Completion{Entry: it.entry, Outcome: lane.Failed, Code: a.code, Message: a.message})
-	it.stream.Close()
-	return true
 }

@@ -147,7 +147,8 @@ func (t *target) leader() (broker, epoch int32, id [16]byte, err error) {
 	return 0, 0, id, fmt.Errorf("%s/%d on %s: %w", t.topic, t.partition, t.sink.cluster.Alias(), ErrNoLeader)
 }
 
-// Open binds a lane to one of the connections to the partition's leader.
+// Open binds a lane to one of the connections to the partition's leader. to is called under the connection's lock: it must not
+// block, nor call the stream.
 func (t *target) Open(to func(lane.Completion)) (lane.Stream, error) {
 	broker, _, id, err := t.leader()
 	if err != nil {
@@ -182,7 +183,7 @@ func (t *target) Open(to func(lane.Completion)) (lane.Stream, error) {
 	if x.ended {
 		return nil, fmt.Errorf("open %s/%d on %s: the connection is gone", t.topic, t.partition, s.cluster.Alias())
 	}
-	key := slotKey{topic, t.partition}
+	key := slotKey{t.topic, t.partition}
 	if x.slots[key] == nil {
 		x.slots[key] = new(slot)
 	}

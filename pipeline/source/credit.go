@@ -32,6 +32,16 @@ func (c *Credit) Reserve(ctx context.Context, n int64) (int64, error) {
 	return n, nil
 }
 
+// More takes up to n bytes on top of a reservation, without waiting, and returns what it took: a response was larger than
+// could be foreseen.
+func (c *Credit) More(n int64) int64 {
+	if n <= 0 || !c.free.TryAcquire(n) {
+		return 0
+	}
+	c.used.Add(n)
+	return n
+}
+
 // Return gives n reserved bytes back.
 func (c *Credit) Return(n int64) {
 	if n > 0 {

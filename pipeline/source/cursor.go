@@ -24,16 +24,16 @@ type Cursor struct {
 	asking   bool
 	stuck    bool // the place was refused: nothing is fetched before the next MoveTo
 	closed   bool
-	leader   int32 // the leader's epoch, sent along; -1 unknown
-	maxBytes int32 // asked for at once; more than usual while a larger batch lies ahead
-	misses   int   // errors in a row that a fresh look at the metadata should have cured
+	leader   int32     // the leader's epoch, sent along; -1 unknown
+	maxBytes int32     // asked for at once; more than usual while a larger batch lies ahead
+	misses   int       // tries in a row that found no leader, or an error that fresh metadata should cure
+	troubled time.Time // of the first of them
+	retryAt  time.Time // when to try again, should the metadata not change before
 	fetcher  *fetcher
 
 	// of the fetcher that holds it
-	inSession bool
-	dirty     bool      // the session does not know the present place
-	sentGen   uint32    // generation of the place that the session knows
-	lastData  time.Time // when records last came
+	dirty    bool      // the session does not know the present place
+	lastData time.Time // when there last was something to read
 }
 
 // MoveTo moves the place. What was asked for before is not delivered any more.
@@ -43,6 +43,7 @@ func (c *Cursor) MoveTo(src int64, epoch int32, gen uint32) {
 	c.offset, c.epoch, c.gen = src, epoch, gen
 	c.setLocked(c.asking, false)
 	c.changedLocked()
+	c.hurryLocked()
 }
 
 // Ask starts fetching. Who asks again is taken to have a backlog.
@@ -79,13 +80,22 @@ func (c *Cursor) setLocked(asking, stuck bool) {
 		f.asking++
 		c.lastData = time.Now()
 		c.changedLocked()
+		c.hurryLocked()
 	default:
 		f.asking--
 		c.changedLocked()
 	}
 }
 
-// Close takes the cursor out.
+// hurryLocked takes the cursor from a quiet connection, whose request may be waiting at the broker, to one that answers soon.
+func (c *Cursor) hurryLocked() {
+	if f := c.fetcher; f != nil && f.quiet && c.wantsLocked() {
+		f.removeLocked(c)
+		c.source.placeLocked(c)
+	}
+}
+
+// Close takes the cursor out: nothing is delivered any more.
 func (c *Cursor) Close() {
 	c.source.mu.Lock()
 	defer c.source.mu.Unlock()

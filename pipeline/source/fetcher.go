@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net"
 	"time"
@@ -35,13 +36,21 @@ type fetcher struct {
 	// of run's goroutine
 	session   int32
 	epoch     int32
-	named     map[nameKey]*Cursor // what the session holds, below version 13
-	numbered  map[idKey]*Cursor   // the same, from version 13
+	named     map[nameKey]asked // what the session holds, below version 13
+	numbered  map[idKey]asked   // the same, from version 13
 	request   kmsg.FetchRequest
 	body      []byte
 	walker    walker
 	batches   []batch.Batch
 	lastSweep time.Time
+}
+
+// asked is a place as the broker was last told. Only if it still is the cursor's, here, an answer is delivered: a cursor may have
+// left meanwhile, been moved, or have come back by way of another connection that read on.
+type asked struct {
+	cursor *Cursor
+	gen    uint32
+	offset int64
 }
 
 type nameKey struct {
@@ -68,7 +77,7 @@ func (f *fetcher) signal() {
 
 func (f *fetcher) addLocked(c *Cursor) {
 	c.fetcher = f
-	c.inSession, c.dirty = false, false
+	c.dirty = false
 	c.lastData = time.Now()
 	f.cursors[c] = struct{}{}
 	if c.wantsLocked() {
@@ -83,19 +92,18 @@ func (f *fetcher) removeLocked(c *Cursor) {
 	if c.wantsLocked() {
 		f.asking--
 	}
-	if c.inSession {
-		f.left = append(f.left, c)
-	}
+	f.left = append(f.left, c)
 }
 
 // run connects while cursors ask, until ctx ends.
 func (f *fetcher) run(ctx context.Context) {
 	attempt := 0
 	for f.wait(ctx) {
-		conn, err := f.source.cluster.Dial(ctx, f.broker)
+		served := false
+		conn, err := f.source.cluster.DialWith(ctx, f.broker, cluster.ConnOptions{
+			Pool: f.source.pool, MaxResponseBytes: maxBatch + f.source.opts.FetchBytes, RequestTimeout: f.source.opts.QuietWait + answerTime})
 		if err == nil {
-			attempt = 0
-			err = f.serve(ctx, conn)
+			served, err = f.serve(ctx, conn)
 		}
 		if ctx.Err() != nil {
 			return
@@ -107,6 +115,9 @@ func (f *fetcher) run(ctx context.Context) {
 		f.source.stale()
 		if !errors.Is(err, cluster.ErrClosed) {
 			f.log.Warn("connection to the source broke", "err", err)
+		}
+		if served {
+			attempt = 0
 		}
 		pause := time.NewTimer(f.source.opts.Backoff.Next(rand.Float64, attempt))
 		attempt++
@@ -135,40 +146,40 @@ func (f *fetcher) wait(ctx context.Context) bool {
 	return false
 }
 
-// serve fetches over conn, one request at a time, until it breaks.
-func (f *fetcher) serve(ctx context.Context, conn *cluster.Conn) error {
+// serve fetches over conn, one request at a time, until it breaks. It says whether there was a good answer.
+func (f *fetcher) serve(ctx context.Context, conn *cluster.Conn) (served bool, err error) {
 	defer conn.Close()
 	defer conn.Bind(ctx)()
 	version, ok := conn.Version(keyFetch)
 	if !ok {
-		return fmt.Errorf("fetch from %s: %w", conn, cluster.ErrUnsupported)
+		return false, fmt.Errorf("fetch from %s: %w", conn, cluster.ErrUnsupported)
 	}
 	f.restart()
 	last := time.Now()
 	for f.wait(ctx) {
 		if e := conn.Expires(); !e.IsZero() && time.Now().After(e) || time.Since(last) > idleClose {
-			return fmt.Errorf("replace the connection to %s before the broker ends it: %w", conn, cluster.ErrClosed)
+			return served, fmt.Errorf("replace the connection to %s before the broker ends it: %w", conn, cluster.ErrClosed)
 		}
 		want := int64(f.source.opts.FetchBytes)
 		if f.quiet {
 			want = min(want, int64(f.source.opts.PartitionBytes))
 		}
-		reserved, err := f.source.credit.Reserve(ctx, want+f.source.largest.Load())
+		reserved, err := f.source.credit.Reserve(ctx, pinned(want, f.source.largest.Load()))
 		if err != nil {
-			return context.Cause(ctx)
+			return served, context.Cause(ctx)
 		}
-		if !f.build(version, int32(want)) {
+		if !f.build(version, int32(want-want/frames)) {
 			f.source.credit.Return(reserved)
 			continue
 		}
 		if _, err := conn.Write(keyFetch, version, net.Buffers{f.body}); err != nil {
 			f.source.credit.Return(reserved)
-			return err
+			return served, err
 		}
 		resp, err := conn.Read()
 		if err != nil {
 			f.source.credit.Return(reserved)
-			return err
+			return served, err
 		}
 		last = time.Now()
 		f.own(resp.Buf, reserved)
@@ -177,11 +188,25 @@ func (f *fetcher) serve(ctx context.Context, conn *cluster.Conn) error {
 		err = f.take(conn, resp)
 		resp.Buf.Release()
 		if err != nil {
-			return err
+			return served, err
 		}
+		served = true
 		f.sweep(last)
 	}
-	return context.Cause(ctx)
+	return served, context.Cause(ctx)
+}
+
+// answerTime is how long a broker may be silent, beyond what a fetch lets it wait.
+const answerTime = 30 * time.Second
+
+// frames is the part of a response that is left for what surrounds the batches, 1/32: a full one would else just miss its class of
+// buffer, and pin twice the memory.
+const frames = 32
+
+// pinned is the memory that a response may take. A broker exceeds the limit of a fetch only for its first batch (minOneMessage,
+// ReplicaManager.scala readFromLog).
+func pinned(want, largest int64) int64 {
+	return int64(batch.CapFor(int(min(max(want, largest+largest/frames), batch.MaxBuf))))
 }
 
 // idleClose is less than the brokers' connections.max.idle.ms (10 minutes).
@@ -190,20 +215,22 @@ const idleClose = 4 * time.Minute
 // own gives the reservation to the buffer: what it does not need goes back now, the rest with its last view.
 func (f *fetcher) own(buf *batch.Buf, reserved int64) {
 	credit := f.source.credit
-	pinned := min(int64(buf.Cap()), reserved)
-	credit.Return(reserved - pinned)
-	buf.SetRelease(func(int) { credit.Return(pinned) })
+	need := int64(buf.Cap())
+	reserved += credit.More(need - reserved)
+	need = min(need, reserved)
+	credit.Return(reserved - need)
+	buf.SetRelease(func(int) { credit.Return(need) })
 }
 
 // restart forgets the session: the next request is a full one.
 func (f *fetcher) restart() {
 	f.session, f.epoch = 0, 0
-	f.named, f.numbered = make(map[nameKey]*Cursor), make(map[idKey]*Cursor)
+	f.named, f.numbered = make(map[nameKey]asked), make(map[idKey]asked)
 	f.source.mu.Lock()
 	defer f.source.mu.Unlock()
 	f.left, f.dirty = nil, nil
 	for c := range f.cursors {
-		c.inSession, c.dirty = false, true
+		c.dirty = true
 		f.dirty = append(f.dirty, c)
 	}
 }
@@ -253,9 +280,8 @@ func (f *fetcher) build(version int16, maxBytes int32) bool {
 			switch {
 			case c.wantsLocked():
 				topics = f.add(version, topics, c)
-			case c.inSession:
+			case f.holds(version, c):
 				f.forget(version, c, full)
-				c.inSession = false
 			}
 		}
 	}
@@ -276,21 +302,22 @@ func (f *fetcher) build(version int16, maxBytes int32) bool {
 
 func (f *fetcher) holds(version int16, c *Cursor) bool {
 	if version >= fetchTopicID {
-		return f.numbered[idKey{c.id, c.partition}] == c
+		return f.numbered[idKey{c.id, c.partition}].cursor == c
 	}
-	return f.named[nameKey{c.topic, c.partition}] == c
+	return f.named[nameKey{c.topic, c.partition}].cursor == c
 }
 
 func (f *fetcher) add(version int16, topics []kmsg.FetchRequestTopic, c *Cursor) []kmsg.FetchRequestTopic {
-	c.inSession, c.sentGen = true, c.gen
+	place := asked{c, c.gen, c.offset}
 	if version >= fetchTopicID {
-		f.numbered[idKey{c.id, c.partition}] = c
+		f.numbered[idKey{c.id, c.partition}] = place
 	} else {
-		f.named[nameKey{c.topic, c.partition}] = c
+		f.named[nameKey{c.topic, c.partition}] = place
 	}
 	p := kmsg.FetchRequestTopicPartition{
 		Partition: c.partition, CurrentLeaderEpoch: c.leader, FetchOffset: c.offset,
 		LastFetchedEpoch: c.epoch, LogStartOffset: -1, PartitionMaxBytes: c.maxBytes,
+		HighWatermark: math.MaxInt64, // KIP-1166: not for us
 	}
 	// Cursors of a topic mostly follow each other; a topic that stands twice is fine too.
 	if n := len(topics); n > 0 && topics[n-1].Topic == c.topic && topics[n-1].TopicID == c.id {
@@ -337,7 +364,7 @@ func (f *fetcher) take(conn *cluster.Conn, resp cluster.Response) error {
 			switch {
 			case h.session == 0:
 				f.session, f.epoch = 0, -1 // the broker has no room for a session: full requests then
-			case f.epoch <= 0:
+			case f.epoch <= 0 || f.epoch == math.MaxInt32:
 				f.session, f.epoch = h.session, 1
 			default:
 				f.epoch++
@@ -345,18 +372,18 @@ func (f *fetcher) take(conn *cluster.Conn, resp cluster.Response) error {
 		}
 		return nil
 	}, func(p *part) error {
-		var c *Cursor
+		var place asked
 		if resp.Version >= fetchTopicID {
-			c = f.numbered[idKey{p.id, p.partition}]
+			place = f.numbered[idKey{p.id, p.partition}]
 		} else {
-			c = f.named[nameKey{string(p.name), p.partition}]
+			place = f.named[nameKey{string(p.name), p.partition}]
 		}
-		if c == nil {
-			return nil // forgotten meanwhile
+		if place.cursor != nil { // else nobody asked
+			f.part(place, p, resp)
 		}
-		return f.part(c, p, resp)
+		return nil
 	})
-	if errors.Is(err, errSession) {
+	if errors.Is(err, errSession) && f.epoch > 0 {
 		f.restart()
 		return nil
 	}
@@ -367,7 +394,8 @@ func (f *fetcher) take(conn *cluster.Conn, resp cluster.Response) error {
 }
 
 // part gives one partition's batches to its lane and moves the cursor behind them.
-func (f *fetcher) part(c *Cursor, p *part, resp cluster.Response) error {
+func (f *fetcher) part(place asked, p *part, resp cluster.Response) {
+	c := place.cursor
 	batches, tail, err := batch.Scan(f.batches[:0], resp.Buf, p.records)
 	if err != nil {
 		// What came before the damage is sound; the next fetch begins at it and shows it again, alone.
@@ -385,18 +413,15 @@ func (f *fetcher) part(c *Cursor, p *part, resp cluster.Response) error {
 	}
 	s := f.source
 	s.mu.Lock()
-	if c.fetcher != f || c.closed || c.sentGen != c.gen || c.stuck {
-		s.mu.Unlock()
-		for _, b := range batches {
-			b.Release()
-		}
-		return nil
-	}
+	defer s.mu.Unlock()
+	deliver := c.fetcher == f && place == asked{c, c.gen, c.offset} && !c.closed && !c.stuck
 	d.Gen = c.gen
-	deliver := true
 	switch {
+	case !deliver:
 	case p.code != 0:
 		deliver = f.troubleLocked(c, p.code)
+	case d.Diverging != nil:
+		c.setLocked(c.asking, true) // the lane decides where to go on
 	case len(batches) > 0:
 		last := batches[len(batches)-1]
 		c.offset, c.epoch = last.NextOffset(), last.LeaderEpoch()
@@ -418,13 +443,18 @@ func (f *fetcher) part(c *Cursor, p *part, resp cluster.Response) error {
 			s.placeLocked(c)
 		}
 	case tail > 0 && len(p.records) >= 12:
-		// The batch ahead is larger than what was asked for: ask for all of it.
 		c.misses = 0
 		c.lastData = time.Now()
-		if n := int64(binary.BigEndian.Uint32(p.records[8:])) + 12; n > int64(c.maxBytes) {
-			c.maxBytes = int32(min(n, maxBatch))
-			s.largest.Store(max(s.largest.Load(), int64(c.maxBytes)))
+		n := int64(binary.BigEndian.Uint32(p.records[8:])) + 12
+		if n > maxBatch {
+			f.log.Error("batch of an impossible size", "topic", c.topic, "partition", c.partition, "src_offset", c.offset, "bytes", n)
+			d.Code = 2 // CORRUPT_MESSAGE
+			c.setLocked(c.asking, true)
+			break
 		}
+		// The batch ahead is larger than what was asked for: ask for all of it.
+		c.maxBytes = max(c.maxBytes, int32(n))
+		s.largest.Store(max(s.largest.Load(), n))
 		c.changedLocked()
 		if f.quiet {
 			f.removeLocked(c)
@@ -432,33 +462,36 @@ func (f *fetcher) part(c *Cursor, p *part, resp cluster.Response) error {
 		}
 	default:
 		c.misses = 0
+		if c.offset < p.hw && !s.opts.ReadCommitted || c.offset < p.lso {
+			c.lastData = time.Now() // others took all the room, or a quota did
+		}
 	}
-	s.mu.Unlock()
 	if deliver {
 		c.to(d)
+	} else {
+		for _, b := range batches {
+			b.Release()
+		}
 	}
 	clear(f.batches)
-	return nil
 }
-
-// tooOften is how many times in a row, 200 ms apart, an error that fresh metadata should cure is taken in silence.
-const tooOften = 25
 
 // troubleLocked deals with what a new leader or fresh metadata cure, and says whether the lane has to hear of the rest.
 func (f *fetcher) troubleLocked(c *Cursor, code int16) (deliver bool) {
 	s := f.source
 	switch code {
 	case 3, 5, 6, 9, 56, 74, 75, 78, 100, -1: // no leader here, a stale epoch, a topic that this broker does not know yet
-		c.misses++
 		f.removeLocked(c)
-		if c.misses%tooOften == 0 {
-			f.log.Warn("a partition cannot be fetched", "topic", c.topic, "partition", c.partition, "err", kerr.ErrorForCode(code), "tries", c.misses)
+		if c.misses > 0 && time.Since(c.troubled) >= goneAfter {
 			if code == 3 || code == 100 {
 				s.tellLocked(c, code)
 				return false
 			}
+			if c.misses%16 == 0 {
+				f.log.Warn("a partition cannot be fetched", "topic", c.topic, "partition", c.partition, "err", kerr.ErrorForCode(code), "tries", c.misses)
+			}
 		}
-		s.homeless[c] = struct{}{}
+		s.missLocked(c)
 		s.stale()
 		return false
 	}

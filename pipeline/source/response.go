@@ -43,6 +43,7 @@ type part struct {
 
 // walker reads Fetch responses, version 4 and later, in place. It is used again to keep its slices.
 type walker struct {
+	reader    kbin.Reader
 	part      part
 	diverging lane.Diverging
 }
@@ -50,14 +51,15 @@ type walker struct {
 // walk calls begin once and then f for each partition. It allocates nothing once it has grown; whatever the bytes say, it
 // holds no more than they do.
 func (w *walker) walk(body []byte, version int16, begin func(head) error, f func(*part) error) error {
-	r := kbin.Reader{Src: body}
+	r := &w.reader
+	*r = kbin.Reader{Src: body}
 	flexible := version >= fetchFlexible
 	var h head
 	h.throttle = time.Duration(r.Int32()) * time.Millisecond
 	if version >= fetchSession {
 		h.code, h.session = r.Int16(), r.Int32()
 	}
-	topics := count(&r, flexible)
+	topics := count(r, flexible)
 	if !r.Ok() {
 		return r.Complete()
 	}
@@ -74,20 +76,20 @@ func (w *walker) walk(body []byte, version int16, begin func(head) error, f func
 		default:
 			p.name = r.Span(int(r.Int16()))
 		}
-		for range count(&r, flexible) {
-			if err := w.partition(&r, version, flexible); err != nil {
+		for range count(r, flexible) {
+			if err := w.partition(r, version, flexible); err != nil {
 				return err
 			}
 			if err := f(p); err != nil {
 				return err
 			}
 		}
-		skipTags(&r, flexible)
+		skipTags(r, flexible)
 		if !r.Ok() {
 			break
 		}
 	}
-	skipTags(&r, flexible)
+	skipTags(r, flexible)
 	return r.Complete()
 }
 

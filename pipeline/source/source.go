@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,7 +67,8 @@ func New(c *cluster.Cluster, opts Options, credit *Credit, pool *batch.Pool, log
 	return s
 }
 
-// Open makes a cursor for a partition. It delivers nothing before Seek and Ask.
+// Open makes a cursor for a partition. It delivers nothing before MoveTo and Ask. to is called under the source's lock, so that
+// what one connection delivers cannot overtake what another one does: it must not block, nor call the cursor.
 func (s *Source) Open(topic string, id [16]byte, partition int32, to func(lane.Delivery)) *Cursor {
 	c := &Cursor{source: s, topic: topic, id: id, partition: partition, to: to, epoch: -1, leader: -1, maxBytes: int32(s.opts.PartitionBytes)}
 	s.mu.Lock()
@@ -106,9 +108,8 @@ func (s *Source) stale() {
 
 // route keeps cursors with their partitions' leaders.
 func (s *Source) route(ctx context.Context) error {
-	const again = 200 * time.Millisecond // for cursors without a leader
-	timer := time.NewTimer(again)
-	defer timer.Stop()
+	ticker := time.NewTicker(100 * time.Millisecond) // for cursors that wait
+	defer ticker.Stop()
 	for {
 		topology := s.cluster.Topology()
 		s.rehouse(topology)
@@ -120,12 +121,8 @@ func (s *Source) route(ctx context.Context) error {
 		case <-topology.Changed():
 			continue
 		case <-s.refresh:
-		case <-timer.C:
-			timer.Reset(again)
-			s.mu.Lock()
-			n := len(s.homeless)
-			s.mu.Unlock()
-			if n == 0 {
+		case now := <-ticker.C:
+			if !s.due(now) {
 				continue
 			}
 		}
@@ -138,46 +135,83 @@ func (s *Source) route(ctx context.Context) error {
 	}
 }
 
-// rehouse moves cursors whose leader has changed and finds places for those that have none. Lanes are told of topics that
-// are gone, or were deleted and created again under the same name: that is another log.
+// due says whether a cursor without a fetcher has waited long enough.
+func (s *Source) due(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.homeless {
+		if !now.Before(c.retryAt) {
+			return true
+		}
+	}
+	return false
+}
+
+// goneAfter is how long an error that fresh metadata should cure is taken in silence.
+const goneAfter = 5 * time.Second
+
+// missLocked has a cursor wait for its next try, longer each time: one partition that is down for days must not cost the cluster
+// ten metadata requests a second.
+func (s *Source) missLocked(c *Cursor) {
+	now := time.Now()
+	if c.misses == 0 {
+		c.troubled = now
+	}
+	c.retryAt = now.Add(s.opts.Backoff.Next(rand.Float64, c.misses))
+	c.misses++
+	s.homeless[c] = struct{}{}
+}
+
+// rehouse moves cursors whose leader has changed and finds places for those that have none, if their time has come. Lanes are told
+// of topics that are gone, or were deleted and created again under the same name: that is another log.
 func (s *Source) rehouse(t *cluster.Topology) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t.Version == 0 {
 		return
 	}
-	if t.Version != s.version {
+	changed := t.Version != s.version
+	if changed {
 		s.version = t.Version
 		for c := range s.cursors {
-			known := t.Topics[c.topic]
-			if known != nil && c.id != [16]byte{} && known.ID != [16]byte{} && known.ID != c.id {
-				s.tellLocked(c, 100) // UNKNOWN_TOPIC_ID
+			if c.fetcher == nil {
 				continue
 			}
-			if p, ok := t.Leader(c.topic, c.partition); c.fetcher != nil && ok && (c.fetcher.broker != p.Leader || c.leader != p.LeaderEpoch) {
+			if p, ok := t.Leader(c.topic, c.partition); c.recreated(t) || ok && (c.fetcher.broker != p.Leader || c.leader != p.LeaderEpoch) {
 				c.fetcher.removeLocked(c)
 				s.homeless[c] = struct{}{}
 			}
 		}
 	}
+	now := time.Now()
 	for c := range s.homeless {
-		if t.Topics[c.topic] == nil {
-			if c.misses++; c.misses >= tooOften {
-				c.misses = 0
-				s.tellLocked(c, 3) // UNKNOWN_TOPIC_OR_PARTITION
-			}
-			continue
+		switch {
+		case !c.wantsLocked():
+			delete(s.homeless, c)
+		case !changed && now.Before(c.retryAt):
+		case t.Topics[c.topic] != nil:
+			s.placeLocked(c)
+		case c.misses > 0 && now.Sub(c.troubled) >= goneAfter:
+			s.tellLocked(c, 3) // UNKNOWN_TOPIC_OR_PARTITION
+		default:
+			s.missLocked(c)
 		}
-		s.placeLocked(c)
 	}
 }
 
-// tellLocked gives an error to a cursor's lane; the place is not fetched again before its next Seek.
+// recreated says that the topic's name now belongs to another log.
+func (c *Cursor) recreated(t *cluster.Topology) bool {
+	known := t.Topics[c.topic]
+	return known != nil && c.id != [16]byte{} && known.ID != [16]byte{} && known.ID != c.id
+}
+
+// tellLocked gives an error to a cursor's lane; the place is not fetched again before its next MoveTo.
 func (s *Source) tellLocked(c *Cursor, code int16) {
 	if !c.wantsLocked() {
 		return
 	}
 	c.setLocked(true, true)
+	c.misses = 0
 	if c.fetcher != nil {
 		c.fetcher.removeLocked(c)
 	}
@@ -187,16 +221,21 @@ func (s *Source) tellLocked(c *Cursor, code int16) {
 
 // placeLocked gives a cursor that asks to a fetcher of its leader.
 func (s *Source) placeLocked(c *Cursor) {
-	delete(s.homeless, c)
 	if c.fetcher != nil || !c.wantsLocked() {
+		delete(s.homeless, c)
 		return
 	}
-	p, ok := s.cluster.Topology().Leader(c.topic, c.partition)
+	t := s.cluster.Topology()
+	if c.recreated(t) {
+		s.tellLocked(c, 100) // UNKNOWN_TOPIC_ID
+		return
+	}
+	p, ok := t.Leader(c.topic, c.partition)
 	if !ok || s.ctx == nil {
-		s.homeless[c] = struct{}{}
-		s.stale()
+		s.missLocked(c)
 		return
 	}
+	delete(s.homeless, c)
 	c.leader = p.LeaderEpoch
 	r := s.readers[p.Leader]
 	if r == nil {
