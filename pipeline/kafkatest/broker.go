@@ -155,7 +155,7 @@ func (b *Broker) writeConfig() error {
 	if err := writeProperties(b.path("server.properties"), config); err != nil {
 		return err
 	}
-	return os.WriteFile(b.path("logging.properties"), []byte(logging(b.kafka.opts.Version)), 0o644)
+	return os.WriteFile(b.path("logging.properties"), []byte(logging(b.kafka.opts.Version, "INFO", stdout)), 0o644)
 }
 
 func (b *Broker) format(ctx context.Context) error {
@@ -173,8 +173,9 @@ func (b *Broker) format(ctx context.Context) error {
 func (b *Broker) launch() error {
 	p, err := StartProcess(Command{
 		Name: "java",
-		Args: []string{"-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", loggingFlag(b.kafka.opts.Version, b.path("logging.properties")),
-			"-cp", b.kafka.classPath, "kafka.Kafka", b.path("server.properties")},
+		Args: slices.Concat([]string{"-Xms64m", "-Xmx256m", "-XX:+UseSerialGC"}, b.kafka.opts.JVM, []string{
+			loggingFlag(b.kafka.opts.Version, b.path("logging.properties")),
+			"-cp", b.kafka.classPath, "kafka.Kafka", b.path("server.properties")}),
 		Dir: b.dir,
 		Log: b.path("kafka.log"),
 	})
@@ -222,32 +223,3 @@ func (b *Broker) died() error {
 }
 
 func (b *Broker) path(name string) string { return filepath.Join(b.dir, name) }
-
-// logging sends a JVM's log to its stdout.
-func logging(version string) string {
-	const pattern = "%d{HH:mm:ss.SSS} %p %c{1}: %m%n"
-	if usesLog4j2(version) {
-		return "appender.out.type=Console\nappender.out.name=out\nappender.out.layout.type=PatternLayout\n" +
-			"appender.out.layout.pattern=" + pattern + "\nrootLogger.level=INFO\nrootLogger.appenderRef.out.ref=out\n" +
-			"logger.config.name=org.apache.kafka.common.config\nlogger.config.level=WARN\n"
-	}
-	return "log4j.rootLogger=INFO,out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n" +
-		"log4j.appender.out.layout=org.apache.log4j.PatternLayout\nlog4j.appender.out.layout.ConversionPattern=" + pattern +
-		"\nlog4j.logger.org.apache.kafka.common.config=WARN\n"
-}
-
-func loggingFlag(version, path string) string {
-	if usesLog4j2(version) {
-		return "-Dlog4j2.configurationFile=" + path
-	}
-	return "-Dlog4j.configuration=file:" + path
-}
-
-// writeProperties writes a Java properties file, sorted.
-func writeProperties(path string, config map[string]string) error {
-	var s strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(config)) {
-		fmt.Fprintf(&s, "%s=%s\n", key, strings.ReplaceAll(config[key], `\`, `\\`))
-	}
-	return os.WriteFile(path, []byte(s.String()), 0o600)
-}

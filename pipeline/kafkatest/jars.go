@@ -1,7 +1,6 @@
 package kafkatest
 
 import (
-	"bytes"
 	"context"
 	"encoding/xml"
 	"errors"
@@ -59,54 +58,34 @@ func newJars(set, version string, artifacts []string) Jars {
 // usesLog4j2 tells which of the two logging libraries a Kafka version runs on: log4j 1 (reload4j) came with 3.x.
 func usesLog4j2(version string) bool { return version[0] >= '4' }
 
-// ClassPath returns the argument of java -cp, after fetching with Maven what the cache lacks. Any number of processes
-// may ask at once: a file lock lets one fetch, and a folder appears under its name only when it is complete.
+// ClassPath returns the argument of java -cp, after fetching with Maven what the cache lacks.
 func (j Jars) ClassPath(ctx context.Context) (string, error) {
-	cache, err := os.UserCacheDir()
+	dir, err := cached(j.name, func(dir string) error { return j.fetch(ctx, dir) })
 	if err != nil {
-		return "", fmt.Errorf("find the cache for %s: %w", j.name, err)
-	}
-	root := filepath.Join(cache, "kferry", "jars")
-	dir := filepath.Join(root, j.name)
-	if _, err := os.Stat(dir); err == nil {
-		return filepath.Join(dir, "*"), nil
-	}
-	if err := os.MkdirAll(root, 0o755); err != nil {
-		return "", fmt.Errorf("make the jar cache: %w", err)
-	}
-	lock, err := lockFile(filepath.Join(root, j.name+".lock"))
-	if err != nil {
-		return "", fmt.Errorf("lock the jars %s: %w", j.name, err)
-	}
-	defer lock.Close()
-	if _, err := os.Stat(dir); err == nil { // another process fetched while we waited
-		return filepath.Join(dir, "*"), nil
-	}
-	if err := j.fetch(ctx, root, dir); err != nil {
-		return "", fmt.Errorf("fetch jars %s: %w", j.name, err)
+		return "", fmt.Errorf("fetch the jars %s: %w", j.name, err)
 	}
 	return filepath.Join(dir, "*"), nil
 }
 
-func (j Jars) fetch(ctx context.Context, root, dir string) error {
-	tmp, err := os.MkdirTemp(root, j.name+".part-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
+func (j Jars) fetch(ctx context.Context, dir string) error {
 	pom, err := j.pom()
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(tmp, "pom.xml"), pom, 0o644); err != nil {
+	file, err := os.CreateTemp("", "kferry-*.pom")
+	if err != nil {
 		return err
 	}
-	mvn := exec.CommandContext(ctx, "mvn", "-q", "-B", "-f", "pom.xml", "dependency:copy-dependencies", "-DoutputDirectory=lib")
-	mvn.Dir = tmp
+	defer os.Remove(file.Name())
+	_, err = file.Write(pom)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	mvn := exec.CommandContext(ctx, "mvn", "-q", "-B", "-f", file.Name(), "dependency:copy-dependencies", "-DoutputDirectory="+dir)
 	if out, err := mvn.CombinedOutput(); err != nil {
 		return fmt.Errorf("mvn: %w\n%s", err, out)
 	}
-	return os.Rename(filepath.Join(tmp, "lib"), dir)
+	return nil
 }
 
 func (j Jars) pom() ([]byte, error) {
@@ -146,11 +125,10 @@ func Available() (ok bool, why string) {
 var javaVersion = regexp.MustCompile(`version "(\d+)`)
 
 func findTools() error {
-	if _, err := exec.LookPath("mvn"); err != nil {
-		return errors.New("mvn (Apache Maven) is not on the PATH")
-	}
-	if _, err := exec.LookPath("java"); err != nil {
-		return fmt.Errorf("java (a JDK, %d or later) is not on the PATH", minJava)
+	for _, tool := range []string{"java", "javac", "mvn"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return fmt.Errorf("%s is not on the PATH", tool)
+		}
 	}
 	out, err := exec.Command("java", "-version").CombinedOutput()
 	if err != nil {
@@ -162,14 +140,6 @@ func findTools() error {
 	}
 	if v, _ := strconv.Atoi(string(m[1])); v < minJava {
 		return fmt.Errorf("java is version %d, Kafka needs %d or later", v, minJava)
-	}
-	// The Java programs run from source, which a bare runtime cannot do.
-	out, err = exec.Command("java", "--list-modules").Output()
-	if err != nil {
-		return fmt.Errorf("java --list-modules: %w", err)
-	}
-	if !bytes.Contains(out, []byte("jdk.compiler")) {
-		return errors.New("java is a bare runtime, the tests need a JDK")
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package kafkatest
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 )
@@ -20,36 +22,30 @@ var programs embed.FS
 // javaProgram is one of the single-file programs, running.
 type javaProgram struct {
 	*Process
-	dir string // of its own: source, properties, log
+	dir string // of its own: properties and log
 }
 
-// startJava runs NAME.java with a properties file as its first argument, on the class path of the Kafka's own version.
+// startJava runs a program with a properties file as its first argument, on the class path of the Kafka's own version.
 func startJava(k *Kafka, name string, props map[string]string, stdin, stdout *os.File, args ...string) (*javaProgram, error) {
+	classes, err := compiled(k)
+	if err != nil {
+		return nil, fmt.Errorf("compile the Java programs: %w", err)
+	}
 	dir, err := os.MkdirTemp(k.opts.Dir, strings.ToLower(name)+"-")
 	if err != nil {
 		return nil, err
 	}
-	source, err := programs.ReadFile("java/" + name + ".java")
-	if err != nil {
-		return nil, err
-	}
 	path := func(name string) string { return filepath.Join(dir, name) }
-	if err := os.WriteFile(path(name+".java"), source, 0o644); err != nil {
-		return nil, err
-	}
 	if err := writeProperties(path("client.properties"), props); err != nil {
 		return nil, err
 	}
-	// Log lines belong on stderr here, stdout is the answer.
-	logging := strings.NewReplacer("INFO", "WARN", "out.name=out", "out.name=out\nappender.out.target=SYSTEM_ERR",
-		"ConsoleAppender\n", "ConsoleAppender\nlog4j.appender.out.Target=System.err\n").Replace(logging(k.opts.Version))
-	if err := os.WriteFile(path("logging.properties"), []byte(logging), 0o644); err != nil {
+	if err := os.WriteFile(path("logging.properties"), []byte(logging(k.opts.Version, "WARN", stderr)), 0o644); err != nil {
 		return nil, err
 	}
 	p, err := StartProcess(Command{
 		Name: "java",
-		Args: append([]string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-			loggingFlag(k.opts.Version, path("logging.properties")), "-cp", k.classPath, path(name + ".java"), path("client.properties")}, args...),
+		Args: append([]string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", loggingFlag(k.opts.Version, path("logging.properties")),
+			"-cp", classes + string(os.PathListSeparator) + k.classPath, name, path("client.properties")}, args...),
 		Dir:    dir,
 		Stdin:  stdin,
 		Stdout: stdout,
@@ -59,6 +55,39 @@ func startJava(k *Kafka, name string, props map[string]string, stdin, stdout *os
 		return nil, err
 	}
 	return &javaProgram{p, dir}, nil
+}
+
+// compiled is the folder with the programs' classes. The source launcher would compile at every start, which takes as
+// long as the rest of it, and loses the message of an exception of another thread.
+func compiled(k *Kafka) (string, error) {
+	sources, err := programs.ReadDir("java")
+	if err != nil {
+		return "", err
+	}
+	hash := sha256.New()
+	texts := map[string][]byte{}
+	for _, s := range sources {
+		text, err := programs.ReadFile("java/" + s.Name())
+		if err != nil {
+			return "", err
+		}
+		texts[s.Name()] = text
+		hash.Write(text)
+	}
+	return cached(fmt.Sprintf("programs-%s-%.6x", k.opts.Version, hash.Sum(nil)), func(dir string) error {
+		args := []string{"--release", fmt.Sprint(minJava), "-cp", k.classPath, "-d", dir}
+		for name, text := range texts {
+			file := filepath.Join(dir, name)
+			if err := os.WriteFile(file, text, 0o644); err != nil {
+				return err
+			}
+			args = append(args, file)
+		}
+		if out, err := exec.Command("javac", args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("javac: %w\n%s", err, out)
+		}
+		return nil
+	})
 }
 
 func (p *javaProgram) end() {

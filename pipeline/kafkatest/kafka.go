@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -28,6 +29,7 @@ type Options struct {
 	Version string            // DefaultVersion if empty; 3.7 or later
 	Brokers int               // 1 if 0; each is broker and controller
 	Config  map[string]string // server.properties on top of, and instead of, ours
+	JVM     []string          // flags of java on top of ours (a heap of 256 MB)
 	Dir     string            // data, configuration and logs; empty: a temporary folder that Stop removes
 
 	Security   *Security // adds the listeners TLS, MutualTLS, ExpiredTLS, SASLTLS and SASLPlaintext
@@ -214,21 +216,22 @@ func (k *Kafka) Dir() string { return k.opts.Dir }
 // Broker is the one with this id, from 1 on.
 func (k *Kafka) Broker(id int) *Broker { return k.brokers[id-1] }
 
-// Stop ends all brokers, and the proxy, and gives the ports back.
+// Stop ends all brokers, and the proxy, and gives the ports back. Brokers whose folder goes with them are just killed.
 func (k *Kafka) Stop() {
 	if k.Proxy != nil {
 		k.Proxy.Close()
 	}
-	// Together: a controller that is asked to go alone waits for the quorum that its peers no longer form.
-	var g errgroup.Group
-	for _, b := range k.brokers {
-		g.Go(func() error { b.Stop(); return nil })
-	}
-	_ = g.Wait()
-	k.ports.release()
 	if k.tempDir {
+		k.Kill9()
 		_ = os.RemoveAll(k.opts.Dir)
 	}
+	// Together: a controller that is asked to go alone waits for the quorum that its peers no longer form.
+	var wg sync.WaitGroup
+	for _, b := range k.brokers {
+		wg.Go(b.Stop)
+	}
+	wg.Wait()
+	k.ports.release()
 }
 
 // Kill9 kills all brokers at once, as a power cut would.

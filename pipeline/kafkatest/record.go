@@ -52,7 +52,7 @@ func Diff(want, got []Record) string {
 				return fmt.Sprintf("partition %d: %d records, want %d; the first surplus is %v", p, len(g[p]), len(w[p]), g[p][i])
 			}
 			if what := w[p][i].diff(g[p][i]); what != "" {
-				return fmt.Sprintf("partition %d, record %d: the %s differs: got %v, want %v", p, i, what, g[p][i], w[p][i])
+				return fmt.Sprintf("partition %d, record %d: %s: got %v, want %v", p, i, what, g[p][i], w[p][i])
 			}
 		}
 	}
@@ -70,13 +70,13 @@ func byPartition(records []Record) map[int32][]Record {
 func (r Record) diff(o Record) string {
 	switch {
 	case !same(r.Key, o.Key):
-		return "key"
+		return "the key differs"
 	case !same(r.Value, o.Value):
-		return "value"
+		return "the value differs"
 	case r.Timestamp != o.Timestamp:
-		return "timestamp"
+		return "the timestamp differs"
 	case !slices.EqualFunc(r.Headers, o.Headers, func(a, b Header) bool { return a.Key == b.Key && same(a.Value, b.Value) }):
-		return "headers"
+		return "the headers differ"
 	}
 	return ""
 }

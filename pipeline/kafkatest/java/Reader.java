@@ -1,6 +1,6 @@
 // Reads topics with Kafka's own consumer, from their starts to the ends that they have now, for kferry's tests.
 //
-//   java -cp 'LIBS/*' Reader.java PROPERTIES TOPIC...
+//   java -cp 'CLASSES:LIBS/*' Reader PROPERTIES TOPIC...
 //
 // Standard output has one JSON object a record, bytes in base64, null is null:
 //   {"topic","partition","offset","timestamp","timestampType","key","value","headers":[{"key","value"}]}

@@ -1,6 +1,6 @@
 // Writes records with Kafka's own producer, for kferry's tests.
 //
-//   java -cp 'LIBS/*' Writer.java PROPERTIES
+//   java -cp 'CLASSES:LIBS/*' Writer PROPERTIES
 //
 // Standard input has one JSON object a line: a record
 //   {"topic","partition","key","value","headers":[{"key","value"}],"timestamp"}   (bytes in base64, null is null)
