@@ -9,7 +9,7 @@ import (
 )
 
 // walkStates bounds a walk over several filters at once.
-const walkStates = 20_000
+const walkStates = 5_000
 
 // topicAlphabet is every character of a topic name, the plainest first, so that examples read well.
 const topicAlphabet = "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ-_."

@@ -1,5 +1,10 @@
 package partitioner
 
+import (
+	"cmp"
+	"slices"
+)
+
 // Hop is one link, as a ring sees it.
 type Hop struct {
 	From, To  string // aliases
@@ -9,10 +14,10 @@ type Hop struct {
 }
 
 // ringSteps bounds the search for rings: a full mesh of ten clusters has millions.
-const ringSteps = 20_000
+const ringSteps = 5_000
 
-// Rings lists the closed ways through the links, each once per link it can begin with, as indices into hops. A way visits a
-// cluster at most once. node gives the cluster behind an alias, so that two aliases of one cluster close a ring. It is
+// Rings lists the closed ways through the links, each once per link it can begin with, as indices into hops, the shortest
+// first. A way visits a cluster at most once. node gives the cluster behind an alias, so that two aliases of one cluster close a ring. It is
 // false where there are more than can be listed.
 func Rings(hops []Hop, node func(alias string) string) (rings [][]int, ok bool) {
 	steps := 0
@@ -43,6 +48,7 @@ func Rings(hops []Hop, node func(alias string) string) (rings [][]int, ok bool) 
 			return nil, false
 		}
 	}
+	slices.SortStableFunc(rings, func(a, b []int) int { return cmp.Compare(len(a), len(b)) })
 	return rings, true
 }
 

@@ -184,6 +184,24 @@ func TestRingsAreRefused(t *testing.T) {
 		t.Error(err)
 	}
 
+	// a mesh has more rings than anybody wants to read
+	c = pair()
+	c.Links = nil
+	for i := range 4 {
+		alias := string(rune('a' + i))
+		c.Clusters[alias] = cluster.Config{Alias: alias, Bootstrap: []string{alias + ":1"}}
+		for j := range 4 {
+			if l := DefaultLink(alias, string(rune('a'+j))); i != j {
+				l.Naming = identity
+				c.Links = append(c.Links, l)
+			}
+		}
+	}
+	lines := strings.Split(c.Validate().Error(), "\n")
+	if len(lines) != 11 || lines[10] != "links: more links form rings: these are the first 10" {
+		t.Errorf("%d problems, the last is %s", len(lines), lines[len(lines)-1])
+	}
+
 	// within one cluster
 	c = pair()
 	l := DefaultLink("east", "east")

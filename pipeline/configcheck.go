@@ -15,6 +15,9 @@ import (
 // brokersOwn are topics that brokers keep for themselves; whoever writes there breaks the cluster.
 var brokersOwn = [...]string{"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
 
+// ringsShown bounds the sentences about rings: many links of one kind form very many.
+const ringsShown = 10
+
 func (c Config) checkClusters(p *Problems) {
 	if len(c.Clusters) == 0 {
 		p.add("clusters", "there is no cluster: name at least two, each with bootstrap")
@@ -205,7 +208,10 @@ func (c Config) checkRings(p *Problems, sound []int) {
 		if !overlap {
 			continue
 		}
-		reported[key] = true
+		if reported[key] = true; len(reported) > ringsShown {
+			p.add("links", "more links form rings: these are the first %d", ringsShown)
+			return
+		}
 		what := "some topics"
 		if example != "" {
 			what = fmt.Sprintf("a topic such as %q", example)
