@@ -61,6 +61,9 @@ func number(v float64) string {
 	case v >= 1e4:
 		return fmt.Sprintf("%.1f k", v/1e3)
 	}
+	if v >= 100 {
+		return fmt.Sprintf("%.0f", v)
+	}
 	return fmt.Sprintf("%.3g", v)
 }
 
