@@ -37,6 +37,13 @@ func (c *charset) intersect(d charset) {
 	c.other = ""
 }
 
+func (c *charset) foldCase() {
+	for low, up := 'a', 'A'; low <= 'z'; low, up = low+1, up+1 {
+		both := c.has[low] || c.has[up]
+		c.has[low], c.has[up] = both, both
+	}
+}
+
 func (c charset) complement() charset {
 	for i := range c.has {
 		c.has[i] = !c.has[i]
@@ -114,7 +121,11 @@ func (t *translator) class(depth int) (set charset, negated bool, err error) {
 				set.intersect(o)
 			}
 			return set, negated, nil
-		case t.take("&&"):
+		case t.has("&&"):
+			if t.has("&&]") || t.has("&&&") {
+				return set, false, t.errorf(t.pos, "&& has nothing on its right")
+			}
+			t.pos += 2
 			if !first {
 				operands = append(operands, set)
 				set = charset{}
@@ -129,9 +140,14 @@ func (t *translator) class(depth int) (set charset, negated bool, err error) {
 			}
 			set.union(inner)
 		default:
-			if err := t.item(&set); err != nil {
+			var item charset
+			if err := t.item(&item); err != nil {
 				return set, false, err
 			}
+			if t.fold { // here, because the engines fold only the class that comes out in the end
+				item.foldCase()
+			}
+			set.union(item)
 		}
 		first = false
 	}

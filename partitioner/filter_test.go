@@ -57,6 +57,8 @@ func TestPatternAsInJava(t *testing.T) {
 	f(`\p{Upper}\p{Lower}+`, "Orders", "orders ORDERS")
 	f(`\P{Digit}+`, "orders", "orders1")
 	f(`(?i)orders`, "Orders ORDERS", "order")
+	f(`(?i)[^[^a]b]+`, "aA", "b B") // classes fold inside too
+	f(`(?i:[[^a]b])[[^a]b]`, "bA", "AA aA ba")
 	f(`(?i:o)rders`, "Orders", "ORDERS")
 	f(`\x61\u0062\x{63}`, "abc", "abd")
 	f(`^orders$`, "orders", "orders1")
@@ -87,6 +89,8 @@ func TestPatternErrors(t *testing.T) {
 	f(`[a`, `pattern "[a": at character 1: '[' is not closed`)
 	f(`[]`, `pattern "[]": at character 1: '[' is not closed`)
 	f(`[z-a]`, `pattern "[z-a]": at character 2: the range is not from a lower to a higher character`)
+	f(`[a&&]`, `pattern "[a&&]": at character 3: && has nothing on its right`)
+	f(`(?i)*`, `pattern "(?i)*": at character 5: '*' has nothing to repeat`)
 	f(`a\`, `pattern "a\\": at character 2: a '\' ends the pattern`)
 	f(`\1`, `pattern "\\1": at character 1: \1 names a group that does not exist yet`)
 	f(`\k<n>`, `pattern "\\k<n>": at character 1: \k names the group "n", which does not exist yet`)

@@ -34,6 +34,7 @@ type translator struct {
 	pos        int
 	out        strings.Builder
 	backtracks bool
+	fold       bool           // (?i) is on here
 	groups     int            // capturing groups opened so far
 	names      map[string]int // named group → number
 }
@@ -232,7 +233,12 @@ var groupName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*$`)
 
 func (t *translator) inside(at int, open string, depth int) error {
 	t.out.WriteString(open)
-	if err := t.alternatives(depth + 1); err != nil {
+	outer := t.fold
+	if strings.HasPrefix(open, "(?") && strings.HasSuffix(open, ":") {
+		t.setFold(open)
+	}
+	err := t.alternatives(depth + 1)
+	if t.fold = outer; err != nil {
 		return err
 	}
 	if !t.take(")") {
@@ -256,8 +262,12 @@ func (t *translator) flags(at, depth int) error {
 			if r == ':' {
 				return t.inside(at, "(?"+flags+":", depth)
 			}
+			if t.pos < len(t.in) && strings.ContainsRune("*+?{", t.in[t.pos]) {
+				return t.errorf(t.pos, "'%c' has nothing to repeat", t.in[t.pos])
+			}
 			if flags != "" {
 				t.out.WriteString("(?" + flags + ")")
+				t.setFold(flags)
 			}
 			return nil
 		default:
@@ -265,6 +275,17 @@ func (t *translator) flags(at, depth int) error {
 		}
 	}
 	return t.errorf(at, "'(' is not closed")
+}
+
+// setFold follows whether flags such as i or s-i turn (?i) on or off.
+func (t *translator) setFold(flags string) {
+	on, off, _ := strings.Cut(flags, "-")
+	if strings.Contains(on, "i") {
+		t.fold = true
+	}
+	if strings.Contains(off, "i") {
+		t.fold = false
+	}
 }
 
 // escape reads a backslash and what belongs to it, outside a class.

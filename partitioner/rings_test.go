@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 )
 
 // hop reads "east>west identity include... !exclude...", with _ for another separator and a=b for a rename.
@@ -139,4 +140,70 @@ func TestRings(t *testing.T) {
 	if _, ok := Rings(mesh, same); ok {
 		t.Error("a mesh of 20 clusters is said to have few rings")
 	}
+}
+
+// What Overlap calls safe is safe: no short name travels the hops, whatever the patterns and namings. And where it calls patterns
+// without Java's own constructs unsafe, it has a name to show.
+func TestOverlapAgainstTrying(t *testing.T) {
+	pattern := rapid.StringMatching(`[ab.]([ab]|[.]|[*+?|]|[(]a|[|]b[)]|[.][*]|[[]ab[]]|x[*]){0,4}`).Filter(func(s string) bool {
+		_, err := CompilePattern(s)
+		return err == nil
+	})
+	var names []string
+	var grow func(name string)
+	grow = func(name string) {
+		if name != "" {
+			names = append(names, name)
+		}
+		if len(name) < 4 {
+			for _, c := range []string{"a", "b", "x", "."} {
+				grow(name + c)
+			}
+		}
+	}
+	grow("")
+	aliases := []string{"a", "b"}
+	rapid.Check(t, func(rt *rapid.T) {
+		var ring []Hop
+		for _, way := range [][2]string{{"a", "b"}, {"b", "a"}} {
+			filter, err := NewFilter(rapid.SliceOfN(pattern, 1, 2).Draw(rt, "include"), rapid.SliceOfN(pattern, 0, 2).Draw(rt, "exclude"), true)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			h := Hop{From: way[0], To: way[1], Filter: filter}
+			h.Separator = rapid.SampledFrom([]string{".", "x"}).Draw(rt, "separator")
+			h.Naming.Kind = rapid.SampledFrom([]NamingKind{Prefix, Identity, Rename}).Draw(rt, "naming")
+			if h.Naming.Kind == Rename {
+				h.Naming.Rename = map[string]string{"a": "b", "ab": rapid.SampledFrom([]string{"aa", "x", "a.b"}).Draw(rt, "renamed")}
+			}
+			ring = append(ring, h)
+		}
+		example, overlap := Overlap(ring, aliases)
+		travelled := ""
+		for _, name := range names {
+			at := name
+			for _, h := range ring {
+				taken, err := h.Filter.Accepts(at)
+				if err != nil {
+					rt.Fatal(err)
+				}
+				target, ok := NewNamer(h.Naming, h.From, h.To, h.Separator, aliases).Target(at)
+				if !taken || !ok {
+					at = ""
+					break
+				}
+				at = target
+			}
+			if at != "" {
+				travelled = name
+				break
+			}
+		}
+		if travelled != "" && !overlap {
+			rt.Fatalf("%q travels, Overlap says that nothing does", travelled)
+		}
+		if example != "" && travelled == "" && len(example) <= 4 && strings.Trim(example, "abx.") == "" {
+			rt.Fatalf("%q is said to travel and does not", example)
+		}
+	})
 }
