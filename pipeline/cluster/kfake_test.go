@@ -13,7 +13,7 @@ import (
 // patience is how long a test waits for what should take milliseconds.
 const patience = 20 * time.Second
 
-func within(t *testing.T) context.Context {
+func within(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
