@@ -112,6 +112,7 @@ var classes = map[int16]Class{
 	kerr.InvalidPrincipalType.Code:                   Park,
 	kerr.TopicDeletionDisabled.Code:                  Park,
 	kerr.GroupMaxSizeReached.Code:                    Park,
+	kerr.FencedInstanceID.Code:                       Park,
 	kerr.ResourceNotFound.Code:                       Park,
 	kerr.DuplicateResource.Code:                      Park,
 	kerr.UnacceptableCredential.Code:                 Park,
@@ -153,7 +154,6 @@ var classes = map[int16]Class{
 	kerr.UnsupportedSaslMechanism.Code:   Stop,
 	kerr.IllegalSaslState.Code:           Stop,
 	kerr.SaslAuthenticationFailed.Code:   Stop,
-	kerr.FencedInstanceID.Code:           Stop,
 	kerr.MismatchedEndpointType.Code:     Stop,
 	kerr.UnsupportedEndpointType.Code:    Stop,
 }

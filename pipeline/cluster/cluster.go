@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"sync/atomic"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -89,10 +88,14 @@ func (c *Cluster) NewClient(extra ...kgo.Opt) (*kgo.Client, error) {
 
 // dialClient is franz-go's way to a broker: our dialer and our TLS, so that a mismatch reads the same everywhere.
 func (c *Cluster) dialClient(ctx context.Context, _, addr string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, ErrTimeout)
+	within, cancel := context.WithTimeoutCause(ctx, defaultDialTimeout, ErrTimeout)
 	defer cancel()
-	nc, _, err := c.dialSecure(ctx, peer{c.cfg.Alias, -1, addr})
-	return nc, err
+	p := peer{c.cfg.Alias, -1, addr}
+	nc, _, err := c.dialSecure(within, p)
+	if err != nil {
+		return nil, c.diagnose(ctx, p, err)
+	}
+	return nc, nil
 }
 
 // Alias returns the cluster's name in the configuration.

@@ -39,17 +39,17 @@ func (c *Cluster) connect(ctx context.Context, p peer, opts ConnOptions) (*Conn,
 	defer cancel()
 	nc, raw, err := c.dialSecure(within, p)
 	if err != nil {
-		return nil, err
+		return nil, c.diagnose(ctx, p, err)
 	}
 	conn := newConn(p, c.clientID(), nc, raw, opts)
-	if err = conn.agree(within); err == nil && c.cfg.SASL != nil {
-		err = conn.authenticate(within, c.cfg.SASL)
-	} else if hungUp(err) && c.cfg.TLS == nil && c.speaksTLS(ctx, p) {
-		err = fmt.Errorf("ask ApiVersions of %s: %w: the port speaks TLS: add tls to the configuration or use the broker's plaintext port: %w", p, ErrTLS, err)
+	if err = conn.agree(within); err != nil {
+		err = c.diagnose(ctx, p, err)
+	} else if c.cfg.SASL != nil {
+		err = Explain(conn.authenticate(within, c.cfg.SASL))
 	}
 	if err != nil {
 		conn.Reset()
-		return nil, Explain(err)
+		return nil, err
 	}
 	return conn, nil
 }
@@ -67,11 +67,7 @@ func (c *Cluster) dialSecure(ctx context.Context, p peer) (nc, raw net.Conn, err
 	over := tls.Client(raw, cfg)
 	if err := over.HandshakeContext(ctx); err != nil {
 		raw.Close()
-		err = timedOut(ctx, err)
-		if hungUp(err) && c.speaksPlaintext(context.WithoutCancel(ctx), p) {
-			err = fmt.Errorf("%w: the port does not speak TLS: remove tls from the configuration or use the broker's TLS port: %w", ErrTLS, err)
-		}
-		return nil, nil, fmt.Errorf("start TLS with %s: %w", p, Explain(err))
+		return nil, nil, fmt.Errorf("start TLS with %s: %w", p, Explain(timedOut(ctx, err)))
 	}
 	return over, raw, nil
 }

@@ -79,24 +79,26 @@ func Explain(err error) error {
 	case errors.As(err, &op) && op.Op == "remote error":
 		return fmt.Errorf("%w: the broker ended the TLS session (does it ask for a client certificate, and does it trust tls.cert?): %w", ErrTLS, err)
 	case errors.As(err, &code):
-		return explainCode(code)
+		return explainCode(err, code.Code)
 	}
 	return err
 }
 
-func explainCode(code *kerr.Error) error {
-	if Classify(code.Code) != Stop {
-		return code
+func explainCode(err error, code int16) error {
+	if Classify(code) != Stop {
+		return err
 	}
-	switch code.Code {
+	switch code {
 	case kerr.SaslAuthenticationFailed.Code:
-		return fmt.Errorf("%w: check sasl.username and sasl.password: %w", ErrCredentials, code)
-	case kerr.UnsupportedSaslMechanism.Code, kerr.MismatchedEndpointType.Code, kerr.UnsupportedEndpointType.Code:
-		return fmt.Errorf("%w: %w", ErrUnsupported, code)
+		return fmt.Errorf("%w: check sasl.username and sasl.password: %w", ErrCredentials, err)
 	case kerr.IllegalSaslState.Code:
-		return fmt.Errorf("%w: the port asks for another authentication than the configured one: %w", ErrCredentials, code)
+		return fmt.Errorf("%w: the port asks for another authentication than the configured one: %w", ErrCredentials, err)
+	case kerr.ClusterAuthorizationFailed.Code:
+		return fmt.Errorf("%w: grant the user DESCRIBE, CREATE and IDEMPOTENT_WRITE on the cluster: %w", ErrUnauthorized, err)
+	case kerr.MismatchedEndpointType.Code:
+		return fmt.Errorf("%w: bootstrap names a controller's port: use the brokers': %w", ErrUnsupported, err)
 	}
-	return fmt.Errorf("%w: %w", ErrUnauthorized, code)
+	return fmt.Errorf("%w: %w", ErrUnsupported, err)
 }
 
 // hungUp reports whether err means that the peer, or the way to it, went away without a word.

@@ -12,6 +12,8 @@ const (
 	// maxRequestBytes is the brokers' default for socket.request.max.bytes: they drop the connection above it.
 	maxRequestBytes = 100 * mib
 
+	defaultDialTimeout = 10 * time.Second
+
 	// minBytesPerSecond is the slowest body that is waited for, as long as it moves at all.
 	minBytesPerSecond = 16 << 10
 )
@@ -41,7 +43,7 @@ func (o ConnOptions) withDefaults(pool *batch.Pool) ConnOptions {
 	orDefault(&o.MaxResponseBytes, 65*mib)
 	orDefault(&o.MaxSmallBytes, mib)
 	orDefault(&o.MaxOutstanding, 1024)
-	orDefault(&o.DialTimeout, 10*time.Second)
+	orDefault(&o.DialTimeout, defaultDialTimeout)
 	orDefault(&o.RequestTimeout, 30*time.Second)
 	o.MaxResponseBytes = min(o.MaxResponseBytes, batch.MaxBuf)
 	o.MaxSmallBytes = min(o.MaxSmallBytes, batch.MaxBuf)

@@ -19,6 +19,18 @@ import (
 
 const probeTimeout = 3 * time.Second
 
+// diagnose gives the error of a dial or handshake its class and its cure.
+func (c *Cluster) diagnose(ctx context.Context, p peer, err error) error {
+	switch {
+	case Fatal(err) || !hungUp(err):
+	case c.cfg.TLS != nil && c.speaksPlaintext(ctx, p):
+		return fmt.Errorf("%w: the port does not speak TLS: remove tls from the configuration or use the broker's TLS port: %w", ErrTLS, err)
+	case c.cfg.TLS == nil && c.speaksTLS(ctx, p):
+		return fmt.Errorf("%w: the port speaks TLS: add tls to the configuration or use the broker's plaintext port: %w", ErrTLS, err)
+	}
+	return Explain(err)
+}
+
 // speaksTLS reports whether there is a TLS server at p.
 func (c *Cluster) speaksTLS(ctx context.Context, p peer) bool {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)

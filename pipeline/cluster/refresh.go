@@ -81,14 +81,14 @@ func (c *Cluster) ask(ctx context.Context) error {
 	return nil
 }
 
-// explainWith finds out what is wrong where franz-go only knows that the connection ended.
+// explainWith finds out what is wrong where franz-go only knows that the connection ended, or not which connection it was.
 func (c *Cluster) explainWith(ctx context.Context, err error) error {
-	if err = Explain(err); !Fatal(err) && ctx.Err() == nil {
+	if !Fatal(err) && ctx.Err() == nil {
 		if why := c.Reach(ctx); why != nil {
 			err = why
 		}
 	}
-	return fmt.Errorf("refresh metadata of %s: %w", c.cfg.Alias, err)
+	return fmt.Errorf("refresh metadata of %s: %w", c.cfg.Alias, Explain(err))
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
