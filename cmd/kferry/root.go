@@ -26,7 +26,7 @@ func rootCommand() *cobra.Command {
 		Short: "Replicates Kafka topics between clusters, batch by batch, without decoding them",
 		Long: "kferry replicates Kafka topics between clusters by moving record batches as they lie in the log.\n\n" +
 			"Begin with `kferry config example migration > link.yaml`, edit it, and `kferry run -c link.yaml`.\n\n" +
-			"Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.",
+			"Exit codes: 0 done, 1 failed, 2 wrong usage or configuration; verify: 3 differs.",
 		RunE:          help,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -34,6 +34,7 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(
 		runCommand(),
 		statusCommand(),
+		verifyCommand(),
 		configCommand(),
 		versionCommand(),
 	)
