@@ -156,9 +156,11 @@ func (l *Lane) Run(ctx context.Context) {
 	var completions []Completion
 	var events []func(time.Time)
 	done := ctx.Done()
+	asking, cancel := context.WithCancel(ctx) // questions end with the lane
+	defer cancel()
 	for {
 		now := time.Now()
-		l.do(ctx, now)
+		l.do(asking, now)
 		if l.machine.State() == Stopped && l.machine.Borrowed() == 0 {
 			break
 		}
@@ -203,6 +205,7 @@ func (l *Lane) Run(ctx context.Context) {
 		}
 		l.machine.Tick(now)
 	}
+	cancel()
 	l.wg.Wait()
 	l.cursor.Close()
 	in := &l.in

@@ -105,6 +105,7 @@ type Machine struct {
 	read      int64    // source offset that the next delivered batch should start at
 	readEpoch int32    // leader epoch of the batch before it
 	gen       uint32   // generation of the source's cursor
+	sentSeq   int64    // behind the last record that this lane sent in this epoch
 	walk      int64    // sequences below this are on the target already; batches up to it are counted, not sent
 
 	pending  queue
@@ -115,6 +116,8 @@ type Machine struct {
 	alone    bool  // the next entry goes alone
 	open     bool  // a stream is open
 	loose    int64 // at this position, and no other, a batch may begin before it: it is taken whole
+	ahead    int64 // the position whose next batch was seen beyond the high watermark, -1 for none
+	jump     int64 // retention took what lay before this offset and behind the acked one while that was in doubt: no walk leads over it; 0 for none
 	doubtful bool  // something sent may have been appended
 	failed   bool  // the stream returned something: wait for the rest, then resolve
 	refusal  Reason
@@ -143,11 +146,12 @@ type Machine struct {
 // NewMachine starts at a position. id is the lane's producer identity; alone must be true unless the target is known to
 // hold the identity's state. shared says that others are known to write to the target partition.
 func NewMachine(opts Options, id batch.Identity, at Position, shared bool, now time.Time) *Machine {
-	m := &Machine{opts: opts, id: id, shared: shared, ack: at, tip: at, read: at.Src, readEpoch: at.SrcEpoch, alone: true, loose: at.Src,
-		hw: -1, lso: -1, logStart: -1, since: now}
+	m := &Machine{opts: opts, id: id, shared: shared, ack: at, tip: at, sentSeq: at.Seq, read: at.Src, readEpoch: at.SrcEpoch, alone: true, loose: at.Src,
+		ahead: -1, hw: -1, lso: -1, logStart: -1, since: now}
 	m.gen = 1
 	m.act(Action{Kind: OpenSink})
 	m.act(Action{Kind: Seek, Src: at.Src, Epoch: at.SrcEpoch, Gen: m.gen})
+	m.act(Action{Kind: Ask}) // a cursor begins silent
 	return m
 }
 
@@ -172,6 +176,10 @@ func (m *Machine) enter(s State, r Reason, now time.Time) {
 
 // Opened tells that the stream stands.
 func (m *Machine) Opened(now time.Time) {
+	if m.state != Starting && m.state != Running {
+		m.act(Action{Kind: CloseSink}) // stopped or parked since it was asked for
+		return
+	}
 	m.open = true
 	if m.state == Starting {
 		m.enter(Running, NoReason, now)
@@ -182,7 +190,9 @@ func (m *Machine) Opened(now time.Time) {
 // OpenFailed tells that no stream could be had; it is tried again.
 func (m *Machine) OpenFailed(now time.Time) {
 	m.open = false
-	m.retryLater(now)
+	if m.state == Starting || m.state == Running {
+		m.retryLater(now)
+	}
 }
 
 func (m *Machine) retryLater(now time.Time) {
@@ -225,6 +235,8 @@ func (m *Machine) Tick(now time.Time) {
 	case HandingOver:
 		if m.doubtful {
 			m.look(now)
+		} else {
+			m.step(now)
 		}
 	case Parked:
 		m.unpark(now)
@@ -243,6 +255,7 @@ func (m *Machine) giveBack() {
 		m.window.pop()
 	}
 	m.dropPending()
+	m.epoch1 = false // found again, by the batch that is too much
 	m.tip = m.ack
 	m.seek(m.ack.Src, m.ack.SrcEpoch)
 	m.hold()
@@ -305,8 +318,13 @@ func (m *Machine) Deliver(d Delivery, now time.Time) {
 		m.logStart = d.LogStart
 	}
 	m.filter.reset(d.Aborted)
+	from := m.read
 	for _, b := range d.Batches {
-		m.take(b, now)
+		if d.Gen != m.gen {
+			b.Release() // one before it sent us back
+			continue
+		}
+		m.take(b, from, now)
 	}
 	if m.held >= m.opts.HeldBytes {
 		m.hold()
@@ -320,11 +338,20 @@ func (m *Machine) release0(bs []batch.Batch) {
 	}
 }
 
-// take puts one delivered batch in line, if it is the next.
-func (m *Machine) take(b batch.Batch, now time.Time) {
+// take puts one delivered batch in line, if it is the next. from is where its response began.
+func (m *Machine) take(b batch.Batch, from int64, now time.Time) {
 	next := b.NextOffset()
-	if m.blocked != NoReason || next <= m.read {
+	aborted := m.filter.drops(b) // also for what is not taken: a marker closes its transaction
+	if m.blocked != NoReason || next <= from {
 		b.Release() // behind a batch that stops us, or read before
+		return
+	}
+	if m.hw >= 0 && next > m.hw && m.ahead != m.read {
+		// A broker notes the high watermark before it reads, and reads up to the one that stands then (Partition.scala,
+		// readRecords). The next answer's is not below it, so a sound batch passes the second time.
+		b.Release()
+		m.ahead = m.read
+		m.seek(m.read, m.readEpoch)
 		return
 	}
 	if m.hw >= 0 && next > m.hw {
@@ -334,15 +361,14 @@ func (m *Machine) take(b batch.Batch, now time.Time) {
 		m.block(CorruptReason, now)
 		return
 	}
-	if b.BaseOffset() < m.read && m.read != m.loose {
-		// A fetch may begin inside a batch, but all our positions are ends of batches: this is another log.
+	if b.BaseOffset() < m.read && (m.read != m.loose || next <= m.read) {
+		// A fetch may begin inside a batch, but all our positions are ends of batches: this is another log, or a damaged offset.
 		m.detail = fmt.Sprintf("batch at source offsets %d-%d, expected %d", b.BaseOffset(), next-1, m.read)
 		b.Release()
 		m.block(OverlapReason, now)
 		return
 	}
-	aborted := m.filter.drops(b)
-	m.read, m.readEpoch = next, b.LeaderEpoch()
+	m.read, m.readEpoch, m.ahead = next, b.LeaderEpoch(), -1
 	m.held += int64(b.Size())
 	m.pending.push(b, aborted)
 }
@@ -350,9 +376,12 @@ func (m *Machine) take(b batch.Batch, now time.Time) {
 // sourceError deals with a partition's error in a fetch response. The source handles what a new leader or a new session
 // cures; here arrives what concerns the position or the topic.
 func (m *Machine) sourceError(code int16, now time.Time) {
-	switch code {
-	case 1: // OFFSET_OUT_OF_RANGE
+	if code == 1 { // OFFSET_OUT_OF_RANGE
 		m.act(Action{Kind: Bounds})
+		return
+	}
+	m.detail = "the source answers " + codeName(code)
+	switch code {
 	case 29: // TOPIC_AUTHORIZATION_FAILED
 		m.block(SourceDenied, now)
 	case 100, 103: // UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID
@@ -362,14 +391,13 @@ func (m *Machine) sourceError(code int16, now time.Time) {
 	case 2: // CORRUPT_MESSAGE
 		m.block(CorruptReason, now)
 	default:
-		m.detail = fmt.Sprintf("source error code %d", code)
 		m.block(SourceErrorReason, now)
 	}
 }
 
 // SourceBounds answers Bounds: our position was outside of [start, end].
 func (m *Machine) SourceBounds(start, end int64, now time.Time) {
-	if m.state == Stopped || m.stopping {
+	if m.state == Stopped || m.state == Parked || m.stopping {
 		return
 	}
 	switch {
@@ -391,6 +419,9 @@ func (m *Machine) SourceBounds(start, end int64, now time.Time) {
 
 // moveTo goes on reading at src, behind all that is pending or in the window.
 func (m *Machine) moveTo(src int64) {
+	if m.window.size == 0 && (m.doubtful || m.tip.Seq < m.walk) {
+		m.jump = src
+	}
 	if m.pending.len() == 0 {
 		m.passed(src, -1)
 	}
@@ -412,6 +443,10 @@ func (m *Machine) step(now time.Time) {
 		m.finish(now)
 		return
 	}
+	if m.blocked != NoReason && m.idle() && (m.state == Starting || m.state == Doubt) {
+		m.park(m.blocked, now) // it may be why no stream can be had, or no answer
+		return
+	}
 	if m.state != Running || m.failed || m.saving {
 		return
 	}
@@ -421,7 +456,7 @@ func (m *Machine) step(now time.Time) {
 	if m.state != Running {
 		return
 	}
-	if m.blocked != NoReason && m.pending.len() == 0 && m.window.size == 0 {
+	if m.blocked != NoReason && m.idle() {
 		m.park(m.blocked, now)
 		return
 	}
@@ -433,6 +468,9 @@ func (m *Machine) step(now time.Time) {
 		m.ask()
 	}
 }
+
+// idle says that nothing is held, at the sink or in doubt.
+func (m *Machine) idle() bool { return m.pending.len() == 0 && m.window.size == 0 && !m.doubtful }
 
 // number gives the first pending batch its sequence, or drops it. It returns false when nothing more can be done now.
 func (m *Machine) number(now time.Time) bool {
@@ -506,6 +544,10 @@ func (m *Machine) walkOver(b batch.Batch, n int64, now time.Time) bool {
 	if m.window.size > 0 {
 		panic("BUG: lane: walk with a window")
 	}
+	if m.jump > 0 && b.NextOffset() > m.jump {
+		m.mismatch(fmt.Sprintf("the source lost what lay before offset %d, of which the target holds an unknown part", m.jump), now)
+		return false
+	}
 	if m.tip.Seq+n > m.walk {
 		m.mismatch(fmt.Sprintf("the target ends inside the batch at source offset %d", b.BaseOffset()), now)
 		return false
@@ -534,6 +576,7 @@ func (m *Machine) submit(now time.Time) {
 		}
 		e := m.window.at(m.window.sent)
 		m.window.sent++
+		m.sentSeq = max(m.sentSeq, e.first+int64(e.count))
 		m.act(Action{Kind: Send, Entry: e})
 	}
 }
@@ -559,14 +602,16 @@ func (m *Machine) Complete(c Completion, now time.Time) {
 		case c.Outcome == Failed && refused(c.Code):
 			m.refusal, m.detail = refusal(c.Code), fmt.Sprintf("source offset %d: %s", c.Entry.Batch.BaseOffset(), answer(c))
 		case c.Outcome == Failed:
-			m.doubtful, m.detail = true, answer(c)
-			m.reason = ErrorAnswerReason
+			m.detail = answer(c)
 		}
 		m.act(Action{Kind: CloseSink})
 		m.open = false
 	}
 	if m.refusal != TargetLostReason && (c.Outcome == Lost || c.Outcome == Acked || c.Outcome == Failed && !refused(c.Code)) {
 		m.doubtful = true
+		if c.Outcome == Failed && !m.stopping {
+			m.reason = ErrorAnswerReason
+		}
 	}
 	m.window.sent--
 	if m.window.sent == 0 {
@@ -594,7 +639,7 @@ func (m *Machine) acked(c Completion) {
 	m.release(e.Batch)
 	m.window.pop()
 	m.alone = false
-	m.tries, m.parks = 0, 0
+	m.tries, m.parks, m.jump = 0, 0, 0
 }
 
 // foreign notes that somebody else writes to the target partition: from now on only the log itself tells what is ours.
@@ -623,13 +668,18 @@ func (m *Machine) resolve(now time.Time) {
 			}
 			m.enter(Doubt, r, now)
 		}
+		if m.tries > 0 {
+			m.retryLater(now) // nothing was acked since the last time: a target that refuses for now is not to be hammered
+			return
+		}
+		m.tries++
 		m.look(now)
 	case m.stopping:
 		m.finish(now)
 	case m.refusal != NoReason:
 		m.park(m.refusal, now)
-	default: // nothing had left: a new stream will do
-		m.reason = NoReason
+	default: // nothing had left: a new stream will do. The broker may have lost our state with its restart
+		m.reason, m.alone = NoReason, true
 		m.retryLater(now)
 	}
 }
@@ -654,7 +704,13 @@ func (m *Machine) LookFailed(why string, now time.Time) {
 	m.lookAgain(now)
 }
 
-func (m *Machine) lookAgain(now time.Time) { m.retryLater(now) }
+func (m *Machine) lookAgain(now time.Time) {
+	if m.stopping && !m.doubtful {
+		m.step(now) // only a parked lane's next try: the end does not wait for it
+		return
+	}
+	m.retryLater(now)
+}
 
 // LookedUp weighs what the target says about our last write (wire-rules.md 4.1).
 func (m *Machine) LookedUp(l LookResult, now time.Time) {
@@ -670,6 +726,14 @@ func (m *Machine) LookedUp(l LookResult, now time.Time) {
 	byEnd := l.End - m.ack.Dst
 	bySeq := SequenceDistance(m.ack.Seq, l.Last)
 	known := l.Known && l.Last >= 0
+	if !known && l.Epoch >= 0 && l.Epoch < m.id.Epoch {
+		if m.ack.Seq > 0 {
+			// It forgot this epoch, and then took a late batch of an older one: now it takes sequence 0 of a newer one only.
+			m.mismatch(fmt.Sprintf("the target knows epoch %d of this lane's producer id, and no longer %d", l.Epoch, m.id.Epoch), now)
+			return
+		}
+		known, bySeq = true, 0 // it knows the producer, and nothing of this epoch
+	}
 	if byEnd < 0 || known && bySeq < 0 {
 		// A replica that lags may say so for a moment; a leader says so for ever.
 		if m.short.IsZero() {
@@ -699,14 +763,13 @@ func (m *Machine) LookedUp(l LookResult, now time.Time) {
 			m.retryAt = now.Add(m.opts.SettleTime / 2)
 			return
 		}
-		if m.boundary(byEnd) {
+		if byEnd == 0 || m.doubtful && byEnd <= m.sentSeq-m.ack.Seq && m.boundary(byEnd) {
 			m.written(byEnd, now)
 			return
 		}
 		m.others(now)
-	case m.window.size > 0 && m.ack.Seq+bySeq > m.tip.Seq:
-		m.mismatch(fmt.Sprintf("the target's last sequence is %d, the last one sent was %d", l.Last, m.tip.Seq-1), now)
 	case byEnd == bySeq:
+		// Also beyond what was sent: what a lane before this one left in a socket may land late, the same bytes under the same numbers.
 		m.written(bySeq, now)
 	case byEnd < bySeq:
 		m.behind(now)
@@ -773,8 +836,14 @@ func (m *Machine) boundary(n int64) bool {
 // written goes on behind n records that the target holds beyond the acked ones.
 func (m *Machine) written(n int64, now time.Time) {
 	l := m.lastLook
-	m.settled, m.beyond, m.tries = time.Time{}, time.Time{}, 0
+	m.settled, m.beyond = time.Time{}, time.Time{}
+	if n > 0 {
+		m.tries = 0
+	} else {
+		m.jump = 0
+	}
 	goal := m.ack.Seq + n
+	m.walk = goal
 	for m.window.size > 0 {
 		e := m.window.at(0)
 		end := e.first + int64(e.count)
@@ -799,7 +868,6 @@ func (m *Machine) written(n int64, now time.Time) {
 		return
 	}
 	m.counts.Resent += int64(m.window.size)
-	m.walk = goal
 	m.goOn(now)
 }
 
@@ -844,8 +912,8 @@ func (m *Machine) raiseEpoch(now time.Time) {
 		return
 	}
 	m.id.Epoch++
-	m.walk, m.alone = 0, true
-	m.ack.Seq, m.tip.Seq = 0, 0
+	m.walk, m.jump, m.alone = 0, 0, true
+	m.ack.Seq, m.tip.Seq, m.sentSeq = 0, 0, 0
 	m.saving = true
 	m.act(Action{Kind: Save})
 	if m.state == Doubt {
@@ -855,6 +923,10 @@ func (m *Machine) raiseEpoch(now time.Time) {
 
 // park stops the lane with a reason, gives everything back, and sets the time of the next try.
 func (m *Machine) park(r Reason, now time.Time) {
+	if m.stopping {
+		m.finish(now)
+		return
+	}
 	m.giveBack()
 	m.enter(Parked, r, now)
 	if m.open {
@@ -911,7 +983,9 @@ func (m *Machine) finish(now time.Time) {
 }
 
 // Clean says that the acked position tells all that was sent: nothing is in doubt.
-func (m *Machine) Clean() bool { return m.window.sent == 0 && !m.doubtful && !m.failed }
+func (m *Machine) Clean() bool {
+	return m.window.sent == 0 && !m.doubtful && !m.failed && m.walk <= m.ack.Seq
+}
 
 // Abort ends the lane at once. What the sink borrows is waited for by the shell; the end is not clean then.
 func (m *Machine) Abort(now time.Time) {
