@@ -77,36 +77,21 @@ func (t *translator) alternatives(depth int) error {
 	return nil
 }
 
-// term reads one atom and its quantifier. A possessive quantifier X*+ is written as the atomic group (?>X*).
+// term reads one atom and its quantifier.
 func (t *translator) term(depth int) error {
-	start := t.out.Len()
 	if t.take(`\Q`) {
 		return t.quoted()
 	}
+	start := t.out.Len()
 	if err := t.atom(depth); err != nil {
 		return err
 	}
-	q, err := t.quantifier()
-	if err != nil || q == "" {
-		return err
-	}
-	t.out.WriteString(q)
-	switch {
-	case t.take("?"):
-		t.out.WriteByte('?')
-	case t.take("+"):
-		t.backtracks = true
-		s := t.out.String()
-		t.out.Reset()
-		t.out.WriteString(s[:start] + "(?>" + s[start:] + ")")
-	}
-	return nil
+	return t.repeat(start)
 }
 
 // quoted reads the literal text of \Q...\E; a quantifier after it binds to its last character, as in Java.
 func (t *translator) quoted() error {
-	rest := string(t.in[t.pos:])
-	text, _, _ := strings.Cut(rest, `\E`)
+	text, _, _ := strings.Cut(string(t.in[t.pos:]), `\E`)
 	runes := []rune(text)
 	t.pos = min(t.pos+len(runes)+2, len(t.in))
 	if len(runes) == 0 {
@@ -116,14 +101,20 @@ func (t *translator) quoted() error {
 	t.out.WriteString(regexp.QuoteMeta(string(runes[:last])))
 	start := t.out.Len()
 	t.out.WriteString(regexp.QuoteMeta(string(runes[last:])))
+	return t.repeat(start)
+}
+
+// repeat reads the quantifier of the atom that was written at start. A possessive one, X*+, becomes the atomic group (?>X*).
+func (t *translator) repeat(start int) error {
 	q, err := t.quantifier()
 	if err != nil || q == "" {
 		return err
 	}
 	t.out.WriteString(q)
-	if t.take("?") {
+	switch {
+	case t.take("?"):
 		t.out.WriteByte('?')
-	} else if t.take("+") {
+	case t.take("+"):
 		t.backtracks = true
 		s := t.out.String()
 		t.out.Reset()

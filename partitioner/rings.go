@@ -2,6 +2,7 @@ package partitioner
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 )
 
@@ -16,11 +17,12 @@ type Hop struct {
 // ringSteps bounds the search for rings: a full mesh of ten clusters has millions.
 const ringSteps = 5_000
 
-// Rings lists the closed ways through the links, each once per link it can begin with, as indices into hops, the shortest
-// first. A way visits a cluster at most once. node gives the cluster behind an alias, so that two aliases of one cluster close a ring. It is
-// false where there are more than can be listed.
-func Rings(hops []Hop, node func(alias string) string) (rings [][]int, ok bool) {
+// Rings lists the closed ways through the links that contain a link which matters, as indices into hops, the shortest first and
+// each once per link it can begin with. A way visits a cluster at most once. node gives the cluster behind an alias, so that
+// two aliases of one cluster close a ring. It is false where there are more than can be listed.
+func Rings(hops []Hop, node func(alias string) string, matters func(Hop) bool) (rings [][]int, ok bool) {
 	steps := 0
+	known := map[string]bool{}
 	var walk func(way []int, seen map[string]bool) bool
 	walk = func(way []int, seen map[string]bool) bool {
 		if steps++; steps > ringSteps {
@@ -28,7 +30,12 @@ func Rings(hops []Hop, node func(alias string) string) (rings [][]int, ok bool) 
 		}
 		at := node(hops[way[len(way)-1]].To)
 		if at == node(hops[way[0]].From) {
-			rings = append(rings, append([]int(nil), way...))
+			for i := range way {
+				if ring := slices.Concat(way[i:], way[:i]); !known[fmt.Sprint(ring)] {
+					known[fmt.Sprint(ring)] = true
+					rings = append(rings, ring)
+				}
+			}
 			return true
 		}
 		if seen[at] {
@@ -43,12 +50,12 @@ func Rings(hops []Hop, node func(alias string) string) (rings [][]int, ok bool) 
 		}
 		return true
 	}
-	for first := range hops {
-		if !walk([]int{first}, map[string]bool{}) {
+	for first, h := range hops {
+		if matters(h) && !walk([]int{first}, map[string]bool{}) {
 			return nil, false
 		}
 	}
-	slices.SortStableFunc(rings, func(a, b []int) int { return cmp.Compare(len(a), len(b)) })
+	slices.SortStableFunc(rings, func(a, b []int) int { return cmp.Or(cmp.Compare(len(a), len(b)), slices.Compare(a, b)) })
 	return rings, true
 }
 

@@ -116,18 +116,26 @@ func TestRings(t *testing.T) {
 		var hops []Hop
 		for _, l := range strings.Fields(links) {
 			from, to, _ := strings.Cut(l, ">")
-			hops = append(hops, Hop{From: from, To: to})
+			h := Hop{From: from, To: strings.TrimSuffix(to, "!")}
+			h.Naming.Kind = Prefix
+			if h.To != to {
+				h.Naming.Kind = Identity
+			}
+			hops = append(hops, h)
 		}
-		got, ok := Rings(hops, node)
+		got, ok := Rings(hops, node, func(h Hop) bool { return h.Naming.Kind == Identity })
 		if diff := cmp.Diff(want, got); diff != "" || !ok {
 			t.Errorf("%s: %v %s", links, ok, diff)
 		}
 	}
-	f(same, "a>b a>c b>c")
-	f(same, "a>b b>a", []int{0, 1}, []int{1, 0})
-	f(same, "a>b b>c c>a", []int{0, 1, 2}, []int{1, 2, 0}, []int{2, 0, 1})
-	f(same, "a>b b>c c>b", []int{1, 2}, []int{2, 1})
-	f(func(string) string { return "one" }, "a>b", []int{0})
+	f(same, "a>b! a>c! b>c!")
+	f(same, "a>b b>a")
+	f(same, "a>b! b>a!", []int{0, 1}, []int{1, 0})
+	f(same, "a>b! b>a", []int{0, 1}, []int{1, 0})
+	f(same, "a>b b>c c>a!", []int{0, 1, 2}, []int{1, 2, 0}, []int{2, 0, 1})
+	f(same, "a>b! b>c! c>b!", []int{1, 2}, []int{2, 1})
+	f(same, "a>b b>c! c>a b>a", []int{0, 1, 2}, []int{1, 2, 0}, []int{2, 0, 1})
+	f(func(string) string { return "one" }, "a>b!", []int{0})
 
 	var mesh []Hop
 	for _, from := range topicAlphabet[:20] {
@@ -137,8 +145,11 @@ func TestRings(t *testing.T) {
 			}
 		}
 	}
-	if _, ok := Rings(mesh, same); ok {
+	if _, ok := Rings(mesh, same, func(Hop) bool { return true }); ok {
 		t.Error("a mesh of 20 clusters is said to have few rings")
+	}
+	if rings, ok := Rings(mesh, same, func(Hop) bool { return false }); !ok || rings != nil {
+		t.Errorf("%d rings where no link matters, %v", len(rings), ok)
 	}
 }
 

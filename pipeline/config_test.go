@@ -202,6 +202,17 @@ func TestRingsAreRefused(t *testing.T) {
 		t.Errorf("%d problems, the last is %s", len(lines), lines[len(lines)-1])
 	}
 
+	// a mesh by prefix is safe, also with a link by identity into it
+	for i := range c.Links {
+		c.Links[i].Naming = DefaultLink("", "").Naming
+	}
+	into := DefaultLink("east", "a")
+	into.Naming = identity
+	c.Links = append(c.Links, into)
+	if err := c.Validate(); err != nil {
+		t.Error(err)
+	}
+
 	// within one cluster
 	c = pair()
 	l := DefaultLink("east", "east")

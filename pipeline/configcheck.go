@@ -167,7 +167,6 @@ func checkNaming(p *Problems, path string, l LinkConfig, aliases []string) {
 // ring would end by itself: with east→west by identity and west→east by prefix, east's orders would come home as west.orders.
 func (c Config) checkRings(p *Problems, sound []int) {
 	var hops []partitioner.Hop
-	separators := map[string]bool{}
 	for _, i := range sound {
 		l := c.Links[i]
 		filter, err := l.Filter()
@@ -175,16 +174,10 @@ func (c Config) checkRings(p *Problems, sound []int) {
 			panic("BUG: a sound link has a wrong filter: " + err.Error())
 		}
 		hops = append(hops, partitioner.Hop{From: l.From, To: l.To, Filter: filter, Naming: l.Naming, Separator: l.Separator})
-		if l.Naming.Kind == partitioner.Prefix {
-			separators[l.Separator] = true
-		} else {
-			separators[""] = true
-		}
 	}
-	if len(separators) == 1 && !separators[""] && !slices.ContainsFunc(c.Links, func(l LinkConfig) bool { return l.AllowSameCluster }) {
-		return
-	}
-	rings, ok := partitioner.Rings(hops, c.node)
+	rings, ok := partitioner.Rings(hops, c.node, func(h partitioner.Hop) bool {
+		return h.Naming.Kind != partitioner.Prefix || h.Separator != hops[0].Separator || c.node(h.From) == c.node(h.To)
+	})
 	if !ok {
 		p.add("links", "the links form too many rings to check their topic names: use naming: prefix with one separator on all of them")
 		return
