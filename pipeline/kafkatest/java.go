@@ -184,7 +184,7 @@ func (w *Writer) order(order, codec string) error {
 // broken adds to an error of a pipe, which breaks when the program ends, what the program said then.
 func (w *Writer) broken(err error) error {
 	<-w.program.Done()
-	return fmt.Errorf("Writer.java: %w\n%s", errors.Join(err, w.program.err), w.program.Tail())
+	return fmt.Errorf("write with Java: %w\n%s", errors.Join(err, w.program.err), w.program.Tail())
 }
 
 // Close flushes and ends the producer. An error means that some record was not acknowledged.
@@ -254,7 +254,7 @@ func ReadJavaWith(ctx context.Context, k *Kafka, props map[string]string, topics
 		}
 		if err != nil {
 			p.Kill9()
-			return nil, fmt.Errorf("Reader.java: record %d: %w\n%s", len(records), err, p.Tail())
+			return nil, fmt.Errorf("read with Java, record %d: %w\n%s", len(records), err, p.Tail())
 		}
 		records = append(records, r)
 	}
