@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/pprof"
 	"sync"
 	"syscall"
 	"time"
@@ -20,6 +22,7 @@ var errAtOnce = errors.New("stopped at once by a second signal: the next start l
 func runCommand() *cobra.Command {
 	var file string
 	var caughtUp, asJSON bool
+	var profile string
 	cmd := &cobra.Command{
 		Use:   "run -c FILE",
 		Short: "Copies all links of a configuration until it is stopped",
@@ -35,6 +38,13 @@ func runCommand() *cobra.Command {
 			}
 			log := newLogger(cfg.Log, cmd.ErrOrStderr())
 			setProcs(log)
+			if profile != "" {
+				end, err := profileTo(profile)
+				if err != nil {
+					return err
+				}
+				defer end()
+			}
 			p, err := pipeline.New(cfg, pipeline.Options{UntilCaughtUp: caughtUp}, log)
 			if err != nil {
 				return err
@@ -55,6 +65,7 @@ func runCommand() *cobra.Command {
 	}
 	configFlag(cmd, &file)
 	cmd.Flags().BoolVar(&caughtUp, "until-caught-up", false, "end when all partitions have reached the end that they had at the start")
+	cmd.Flags().StringVar(&profile, "cpuprofile", "", "write a CPU profile of the whole run to this file")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the summary at the end as JSON")
 	return cmd
 }
@@ -97,4 +108,20 @@ func (s *signals) watch(ctx context.Context) {
 			s.drain()
 		}
 	}
+}
+
+// profileTo profiles the process until end is called.
+func profileTo(file string) (end func(), err error) {
+	f, err := os.Create(file)
+	if err != nil {
+		return nil, fmt.Errorf("write a CPU profile: %w", err)
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("write a CPU profile: %w", err)
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		f.Close()
+	}, nil
 }

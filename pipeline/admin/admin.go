@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"time"
 )
 
@@ -72,5 +73,11 @@ func (s *Server) handler() http.Handler {
 		e.SetIndent("", "  ")
 		e.Encode(s.process.Status()) //nolint:errcheck // the client went away
 	})
+	// For the question why a process is slow or large, without a restart. A CPU profile takes longer than WriteTimeout
+	// allows by default: ask for ?seconds=20.
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	return mux
 }
