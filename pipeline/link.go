@@ -181,7 +181,7 @@ func (l *Link) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	store, err := state.Open(ctx, state.Options{NewClient: l.to.NewClient, Alias: l.cfg.From, ClusterID: fromID, Log: l.log})
+	store, err := state.Open(ctx, state.Options{NewClient: l.to.NewClient, Alias: l.cfg.From, ClusterID: fromID, FlushEvery: 700 * time.Millisecond, Log: l.log})
 	if err != nil {
 		return err
 	}
@@ -504,9 +504,9 @@ func (l *Link) running() []*running {
 	return all
 }
 
-// mark hands positions to the store, which writes what has changed within a second.
+// mark hands positions to the store, so that a change is stored within a second.
 func (l *Link) mark(ctx context.Context) {
-	tick := time.NewTicker(300 * time.Millisecond)
+	tick := time.NewTicker(150 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {

@@ -6,7 +6,7 @@ import "time"
 // Decision is one set of values that the data plane follows. Today they are fixed at start; a controller may publish
 // another one later.
 type Decision struct {
-	FetchBytes     int           // bytes asked for by one fetch (fetch.max.bytes)
+	FetchBytes     int           // bytes asked for by one fetch (fetch.max.bytes), at most: FetchSizer finds what the path can use
 	PartitionBytes int           // bytes asked for of one partition by one fetch
 	FetchConns     int           // connections that fetch backlog from one source broker; quiet partitions have one more
 	FetchWait      time.Duration // how long a fetch of quiet partitions may wait at the broker
@@ -23,12 +23,12 @@ func Default(memory int64) Decision {
 	const mib = 1 << 20
 	share := int(min(max(memory/16, mib), 64*mib))
 	return Decision{
-		FetchBytes:     min(8*mib, share),
+		FetchBytes:     min(32*mib, share),
 		PartitionBytes: mib,
 		FetchConns:     2,
 		FetchWait:      250 * time.Millisecond,
 		RequestBytes:   mib,
-		BudgetBytes:    min(16*mib, share),
+		BudgetBytes:    min(8*mib, share),
 		ProduceConns:   2,
 		LingerGap:      time.Millisecond,
 		Depth:          128,

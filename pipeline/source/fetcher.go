@@ -17,6 +17,7 @@ import (
 	"kferry/batch"
 	"kferry/pipeline/cluster"
 	"kferry/pipeline/lane"
+	"kferry/tuning"
 )
 
 // fetcher is one connection to one broker with one fetch session.
@@ -34,6 +35,7 @@ type fetcher struct {
 	left    []*Cursor // in the session, but not here any more
 
 	// of run's goroutine
+	sizer     tuning.FetchSizer
 	session   int32
 	epoch     int32
 	named     map[nameKey]asked // what the session holds, below version 13
@@ -64,7 +66,8 @@ type idKey struct {
 }
 
 func newFetcher(s *Source, broker int32, quiet bool) *fetcher {
-	return &fetcher{source: s, broker: broker, quiet: quiet, log: s.log.With("broker", broker, "quiet", quiet),
+	return &fetcher{source: s, broker: broker, quiet: quiet,
+		sizer: tuning.FetchSizer{Min: min(s.opts.PartitionBytes, s.opts.FetchBytes), Max: s.opts.FetchBytes}, log: s.log.With("broker", broker, "quiet", quiet),
 		wake: make(chan struct{}, 1), cursors: make(map[*Cursor]struct{})}
 }
 
@@ -160,7 +163,7 @@ func (f *fetcher) serve(ctx context.Context, conn *cluster.Conn) (served bool, e
 		if e := conn.Expires(); !e.IsZero() && time.Now().After(e) || time.Since(last) > idleClose {
 			return served, fmt.Errorf("replace the connection to %s before the broker ends it: %w", conn, cluster.ErrClosed)
 		}
-		want := int64(f.source.opts.FetchBytes)
+		want := int64(batch.CapFor(f.sizer.Bytes()))
 		if f.quiet {
 			want = min(want, int64(f.source.opts.PartitionBytes))
 		}
@@ -182,6 +185,7 @@ func (f *fetcher) serve(ctx context.Context, conn *cluster.Conn) (served bool, e
 			return served, err
 		}
 		last = time.Now()
+		f.sizer.Observe(resp.FirstByte.Sub(resp.Sent), resp.Done.Sub(resp.FirstByte), len(resp.Body))
 		f.own(resp.Buf, reserved)
 		f.source.fetches.Add(1)
 		f.source.bytes.Add(int64(len(resp.Body)))
@@ -316,7 +320,7 @@ func (f *fetcher) add(version int16, topics []kmsg.FetchRequestTopic, c *Cursor)
 	}
 	p := kmsg.FetchRequestTopicPartition{
 		Partition: c.partition, CurrentLeaderEpoch: c.leader, FetchOffset: c.offset,
-		LastFetchedEpoch: c.epoch, LogStartOffset: -1, PartitionMaxBytes: c.maxBytes,
+		LastFetchedEpoch: c.epoch, LogStartOffset: -1, PartitionMaxBytes: max(c.maxBytes, f.request.MaxBytes/int32(max(f.asking, 1))),
 		HighWatermark: math.MaxInt64, // KIP-1166: not for us
 	}
 	// Cursors of a topic mostly follow each other; a topic that stands twice is fine too.

@@ -15,7 +15,7 @@ import (
 
 // Options are the limits of reading one source. Sizes are bytes.
 type Options struct {
-	FetchBytes     int           // of one response
+	FetchBytes     int           // of one response, at most; what the path can use is found by itself
 	PartitionBytes int           // of one partition in a response; a larger batch is asked for by its size
 	Conns          int           // connections for backlog to one broker
 	QuietWait      time.Duration // how long a fetch of quiet partitions may wait at the broker
