@@ -68,3 +68,6 @@ func fetched(t interface{ Fatalf(string, ...any) }, pool *batch.Pool, wires ...[
 	}
 	return batches
 }
+
+// setBase moves a batch in its log: the base offset lies outside the checksum.
+func setBase(b batch.Batch, base int64) { binary.BigEndian.PutUint64(b.Bytes(), uint64(base)) }

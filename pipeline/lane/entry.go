@@ -59,8 +59,10 @@ func (w *window) pop() {
 	if w.sent > 0 {
 		w.sent--
 	}
-	if len(w.free) < 8 {
-		w.free = append(w.free, e)
+	w.free = append(w.free, e) // no more than the ring has places
+	if w.size == 0 && len(w.free) > 8 {
+		clear(w.free[8:]) // ten thousand lanes that once were busy
+		w.free = w.free[:8]
 	}
 }
 

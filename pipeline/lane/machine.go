@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"kferry/batch"
+	"kferry/pipeline/cluster"
 )
 
 // Options are a machine's limits. All times are lengths of time, all sizes bytes.
@@ -380,7 +381,7 @@ func (m *Machine) sourceError(code int16, now time.Time) {
 		m.act(Action{Kind: Bounds})
 		return
 	}
-	m.detail = "the source answers " + codeName(code)
+	m.detail = "the source answers " + cluster.CodeName(code)
 	switch code {
 	case 29: // TOPIC_AUTHORIZATION_FAILED
 		m.block(SourceDenied, now)
@@ -439,7 +440,7 @@ func (m *Machine) block(r Reason, now time.Time) {
 
 // step numbers and sends what may go, and moves the state on.
 func (m *Machine) step(now time.Time) {
-	if m.state == HandingOver && m.window.sent == 0 && !m.failed && !m.doubtful && !m.looking {
+	if m.state == HandingOver && m.window.sent == 0 && !m.failed && !m.doubtful {
 		m.finish(now)
 		return
 	}
@@ -621,9 +622,9 @@ func (m *Machine) Complete(c Completion, now time.Time) {
 
 func answer(c Completion) string {
 	if c.Message != "" {
-		return fmt.Sprintf("%s: %s", codeName(c.Code), c.Message)
+		return fmt.Sprintf("%s: %s", cluster.CodeName(c.Code), c.Message)
 	}
-	return codeName(c.Code)
+	return cluster.CodeName(c.Code)
 }
 
 func (m *Machine) acked(c Completion) {
@@ -962,7 +963,7 @@ func (m *Machine) Stop(now time.Time) {
 		m.finish(now)
 		return
 	}
-	if m.window.sent == 0 && !m.failed && !m.doubtful && !m.looking {
+	if m.window.sent == 0 && !m.failed && !m.doubtful {
 		m.finish(now)
 		return
 	}

@@ -1,13 +1,6 @@
 package lane
 
-import (
-	"errors"
-	"fmt"
-
-	"github.com/twmb/franz-go/pkg/kerr"
-
-	"kferry/pipeline/cluster"
-)
+import "kferry/pipeline/cluster"
 
 // State is where a lane stands; it is the label `state` of kferry_lanes.
 type State uint8
@@ -163,13 +156,4 @@ func (r Reason) Info() ReasonInfo {
 		}
 	}
 	return ReasonInfo{Reason: r}
-}
-
-// codeName gives a Kafka error code its name.
-func codeName(code int16) string {
-	var known *kerr.Error
-	if errors.As(kerr.ErrorForCode(code), &known) {
-		return known.Message
-	}
-	return fmt.Sprintf("error code %d", code)
 }
