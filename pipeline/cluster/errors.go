@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -66,7 +67,7 @@ func Explain(err error) error {
 		code      *kerr.Error
 	)
 	switch {
-	case errors.As(err, &record):
+	case errors.As(err, &record) && record.Conn != nil: // set for the first record only; later ones are damage on the way
 		return fmt.Errorf("%w: the port does not speak TLS: remove tls from the configuration or use the broker's TLS port: %w", ErrTLS, err)
 	case errors.As(err, &authority):
 		return fmt.Errorf("%w: the broker's certificate is signed by an authority we do not trust: set tls.ca to the authority's PEM file: %w", ErrTLS, err)
@@ -76,12 +77,29 @@ func Explain(err error) error {
 		return fmt.Errorf("%w: the broker's certificate is expired or not yet valid: renew it, or mend the clock: %w", ErrTLS, err)
 	case errors.As(err, &invalid):
 		return fmt.Errorf("%w: the broker's certificate is not valid: %w", ErrTLS, err)
-	case errors.As(err, &op) && op.Op == "remote error":
+	case errors.As(err, &op) && op.Op == "remote error" && refusal(op.Err):
 		return fmt.Errorf("%w: the broker ended the TLS session (does it ask for a client certificate, and does it trust tls.cert?): %w", ErrTLS, err)
 	case errors.As(err, &code):
 		return explainCode(err, code.Code)
 	}
 	return err
+}
+
+// refusals are the TLS alerts (RFC 8446, 6.2) by which a peer says that it will not take us as we are. The others can come of damage
+// on the way, or of a broker that goes down.
+var refusals = []tls.AlertError{
+	40,                     // handshake_failure
+	42, 43, 44, 45, 46, 48, // certificate: bad, unsupported, revoked, expired, unknown; unknown_ca
+	49,  // access_denied
+	70,  // protocol_version
+	71,  // insufficient_security
+	112, // unrecognized_name
+	116, // certificate_required
+}
+
+func refusal(alert error) bool {
+	// crypto/tls keeps the type of its alerts to itself outside QUIC; the texts are the same.
+	return slices.ContainsFunc(refusals, func(r tls.AlertError) bool { return r.Error() == alert.Error() })
 }
 
 func explainCode(err error, code int16) error {

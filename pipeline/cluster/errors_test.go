@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -34,6 +36,12 @@ func TestExplain(t *testing.T) {
 		"not supported by the broker: bootstrap names a controller's port: use the brokers': list topics: "+kerr.MismatchedEndpointType.Error())
 	f(x509.CertificateInvalidError{Reason: x509.NotAuthorizedToSign}, ErrTLS, "TLS mismatch: the broker's certificate is not valid: list topics: "+
 		x509.CertificateInvalidError{Reason: x509.NotAuthorizedToSign}.Error())
+	remote := func(alert tls.AlertError) error { return &net.OpError{Op: "remote error", Err: alert} }
+	f(remote(48), ErrTLS, "TLS mismatch: the broker ended the TLS session (does it ask for a client certificate, and does it trust tls.cert?): "+
+		"list topics: remote error: tls: unknown certificate authority")
+	f(remote(20), nil, "list topics: remote error: tls: bad record MAC") // damage on the way
+	f(remote(80), nil, "list topics: remote error: tls: internal error")
+	f(tls.RecordHeaderError{Msg: "received record with version 7000"}, nil, "list topics: tls: received record with version 7000")
 	if Explain(nil) != nil || Fatal(nil) || Unsupported(nil) {
 		t.Error("no error is one")
 	}

@@ -59,7 +59,7 @@ func (c *Conn) answer(p pending) (Response, error) {
 	first := time.Now()
 	size := int(int32(binary.BigEndian.Uint32(c.frame[:])))
 	if limit := c.opts.maxResponse(p.key); size < 4 || size > limit {
-		return Response{}, sizeError(c.frame, size, limit)
+		return Response{}, c.sizeError(size, limit)
 	}
 	if _, err := io.ReadFull(c.in, c.frame[:]); err != nil {
 		return Response{}, whole(err)
@@ -128,9 +128,9 @@ func skipTags(b []byte) ([]byte, error) {
 	return r.Src, nil
 }
 
-func sizeError(frame [4]byte, size, limit int) error {
-	// A TLS alert (21) or handshake (22) record of version 3.x.
-	if (frame[0] == 21 || frame[0] == 22) && frame[1] == 3 {
+func (c *Conn) sizeError(size, limit int) error {
+	// A TLS alert (21) or handshake (22) record of version 3.x, as the very first thing in plaintext.
+	if (c.frame[0] == 21 || c.frame[0] == 22) && c.frame[1] == 3 && c.last.IsZero() && c.nc == c.raw {
 		return fmt.Errorf("%w: the port speaks TLS: add tls to the configuration or use the broker's plaintext port: %w", ErrTLS, ErrSize)
 	}
 	return fmt.Errorf("%w: %d bytes, 4 to %d are taken", ErrSize, size, limit)
