@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
@@ -16,9 +17,9 @@ const (
 	// randomShare is the part of a value that no codec can shrink. Pinned so that zstd at kgo's default level gives
 	// ratio 2.0 on whole batches; a test holds it within 0.1.
 	randomShare = 0.48
-	// ringBytes bounds the pre-encoded batches of one workload: enough not to repeat within a fetch response, small enough to
-	// leave the machine's cache to the process under test.
-	ringBytes = 4 << 20
+	// ringBytes bounds the pre-encoded batches of one workload: enough for batches to differ, small enough to leave the machine's
+	// cache to the process under test.
+	ringBytes = 1 << 20
 
 	workloadSeed = 0x6b6665727279 // "kferry"
 )
@@ -91,10 +92,11 @@ func (w Workload) encode(compressor kgo.Compressor, i, records int, now time.Tim
 	random := rand.New(rand.NewPCG(workloadSeed, uint64(i)))
 	value := make([]byte, w.RecordBytes)
 	var body []byte
+	spare := make([]byte, 0, 2*w.RecordBytes+64)
 	for n := range records {
 		w.fill(value, random, i*records+n)
 		r := kmsg.Record{TimestampDelta64: int64(n / 64), OffsetDelta: int32(n), Value: value}
-		r.Length = int32(len(r.AppendTo(nil)) - 1) // the length counts what follows its own varint, which takes one byte for 0
+		r.Length = int32(len(r.AppendTo(spare[:0])) - 1) // it counts what follows its own varint, which takes one byte for 0
 		body = r.AppendTo(body)
 	}
 	raw, codec := len(body), kgo.CodecNone
@@ -130,7 +132,9 @@ func (w Workload) fill(value []byte, random *rand.Rand, number int) {
 	for written < text {
 		written += copy(value[written:text], line)
 	}
-	for i := text; i < len(value); i++ {
-		value[i] = byte(random.Uint32())
+	for rest := value[text:]; len(rest) > 0; {
+		var word [8]byte
+		binary.BigEndian.PutUint64(word[:], random.Uint64())
+		rest = rest[copy(rest, word[:]):]
 	}
 }
