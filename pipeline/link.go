@@ -47,7 +47,10 @@ type Link struct {
 	lanes    map[state.LaneKey]*running
 	byName   map[string]state.LaneKey // topic/partition → its lane
 	problems map[string]string        // by topic: why it is not, or not fully, copied
-	wg       sync.WaitGroup
+	moved    []*running               // lanes whose position has changed since mark looked
+	wg       sync.WaitGroup           // of lanes
+	life     context.Context
+	endLanes context.CancelFunc // ends all lanes at once
 }
 
 // running is a lane with what the link knows of it.
@@ -121,6 +124,8 @@ func (l *Link) run(ctx context.Context) error {
 		return err
 	}
 	defer l.store.Close()
+	l.life, l.endLanes = context.WithCancel(context.Background())
+	defer l.endLanes()
 
 	// The connections outlive the lanes: they answer for what lanes still wait for.
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -482,15 +487,18 @@ func (l *Link) launch(s *laneStart, m *lane.Machine) {
 	}
 	r.lane = lane.New(m, cursor, l.sink.Partition(r.target, r.key.Partition), save, log)
 	d.lane = r.lane
+	r.lane.Notify(func() {
+		l.mu.Lock()
+		l.moved = append(l.moved, r)
+		l.mu.Unlock()
+	})
 	r.startSrc, r.frozen = s.at.Src, s.park != lane.NoReason
-	ctx, cancel := context.WithCancel(context.Background())
-	r.kill = cancel
 	l.mu.Lock()
 	l.lanes[r.key] = r
 	l.byName[place(r.key.Topic, r.key.Partition)] = r.key
 	l.mu.Unlock()
 	cursor.Ask()
-	l.wg.Go(func() { r.lane.Run(ctx) })
+	l.wg.Go(func() { r.lane.Run(l.life) })
 }
 
 // running lists the lanes in no order.
@@ -514,13 +522,15 @@ func (l *Link) mark(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		for _, r := range l.running() {
-			st := r.lane.Status()
-			if st.State == lane.Stopped || r.frozen {
-				continue // its last word is handOver's
+		l.mu.Lock()
+		moved := l.moved
+		l.moved = nil
+		l.mu.Unlock()
+		for _, r := range moved {
+			if cp, news := r.lane.Moved(); news && !r.frozen {
+				cp.Clean = false // the last word is handOver's
+				l.store.Mark(r.key, stored(cp))
 			}
-			st.Clean = false
-			l.store.Mark(r.key, stored(st.Checkpoint))
 		}
 	}
 }
@@ -533,16 +543,11 @@ func (l *Link) handOver(ctx context.Context) (clean bool) {
 	}
 	grace, cancel := context.WithTimeout(ctx, l.p.opts.Grace)
 	defer cancel()
-	stop := context.AfterFunc(grace, func() {
-		for _, r := range lanes {
-			r.kill()
-		}
-	})
+	stop := context.AfterFunc(grace, l.endLanes)
 	l.wg.Wait()
 	stop()
 	clean = true
 	for _, r := range lanes {
-		r.kill()
 		st := r.lane.Status()
 		clean = clean && st.Clean
 		if st.State == lane.Stopped && st.Reason != lane.NoReason && !st.Clean {

@@ -67,23 +67,48 @@ type Lane struct {
 	log     *slog.Logger
 
 	in     mailbox
+	mail   letters // being read
 	stream Stream
 	sends  []*Entry
+	asking context.Context // of questions to others; nil before the first
+	hangUp context.CancelFunc
 	wg     sync.WaitGroup
 
 	mu     sync.Mutex
 	status Status // published after every wake
+	moved  bool   // Checkpoint has not been taken by Moved
+	notify func()
 }
 
-// mailbox is what others leave for the lane. Deliveries are bounded by the source's credit, completions by the depth.
+// mailbox is where others leave letters for the lane.
 type mailbox struct {
-	mu          sync.Mutex
-	wake        chan struct{}
+	wake chan struct{}
+
+	mu sync.Mutex // guards what follows
+	letters
+	closed bool // the lane is gone: batches are released at once
+}
+
+// letters is what came in. Deliveries are bounded by the source's credit, completions by the depth.
+type letters struct {
 	deliveries  []Delivery
-	batches     []batch.Batch
+	batches     []batch.Batch // of all deliveries, in their order
 	completions []Completion
 	events      []func(time.Time)
-	closed      bool // the lane is gone: batches are released at once
+}
+
+// reset empties the letters and keeps their arrays, unless a burst has left them large.
+func (m *letters) reset() {
+	const most = 256
+	clear(m.deliveries)
+	clear(m.batches)
+	clear(m.completions)
+	clear(m.events)
+	m.deliveries, m.batches = m.deliveries[:0], m.batches[:0]
+	m.completions, m.events = m.completions[:0], m.events[:0]
+	if cap(m.batches) > most {
+		m.batches = nil
+	}
 }
 
 // New makes a lane around m. save stores a checkpoint durably before it returns. Run starts it.
@@ -148,64 +173,66 @@ func (l *Lane) Park(r Reason, detail string) {
 
 // Run moves batches until Stop has been carried out, or ctx ends; then it gives back all it holds, once the sink has
 // answered for all it borrows. It closes the cursor.
+//
+// What it does is in methods of its own, so that the many lanes that wait have small stacks.
 func (l *Lane) Run(ctx context.Context) {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	var deliveries []Delivery
-	var batches []batch.Batch
-	var completions []Completion
-	var events []func(time.Time)
 	done := ctx.Done()
-	asking, cancel := context.WithCancel(ctx) // questions end with the lane
-	defer cancel()
-	for {
-		now := time.Now()
-		l.do(asking, now)
-		if l.machine.State() == Stopped && l.machine.Borrowed() == 0 {
-			break
-		}
-		if d := l.machine.Deadline(); !d.IsZero() {
-			timer.Reset(max(0, d.Sub(now)))
-		} else {
-			timer.Reset(time.Hour)
-		}
-		select {
-		case <-l.in.wake:
-		case <-timer.C:
-		case <-done:
+	for l.do(ctx, time.Now()) {
+		if l.wait(done) {
 			done = nil
 			l.machine.Abort(time.Now())
 		}
-		in := &l.in
-		in.mu.Lock()
-		deliveries, in.deliveries = in.deliveries, deliveries[:0]
-		batches, in.batches = in.batches, batches[:0]
-		completions, in.completions = in.completions, completions[:0]
-		events, in.events = in.events, events[:0]
-		in.mu.Unlock()
-
-		now = time.Now()
-		for i := range completions {
-			l.machine.Complete(completions[i], now)
-		}
-		at := 0
-		for i := range deliveries {
-			d := &deliveries[i]
-			n := len(d.Batches)
-			d.Batches = batches[at : at+n]
-			at += n
-			l.machine.Deliver(*d, now)
-			*d = Delivery{}
-		}
-		clear(batches)
-		clear(completions)
-		for i, f := range events {
-			f(now)
-			events[i] = nil
-		}
-		l.machine.Tick(now)
+		l.takeMail(time.Now())
 	}
-	cancel()
+	l.end()
+}
+
+// wait blocks until there is mail or the machine wants the time. It says whether done ended the wait.
+func (l *Lane) wait(done <-chan struct{}) (ended bool) {
+	var expired <-chan time.Time // without a deadline there is no timer: ten thousand quiet lanes have none
+	if d := l.machine.Deadline(); !d.IsZero() {
+		timer := time.NewTimer(max(0, time.Until(d)))
+		defer timer.Stop()
+		expired = timer.C
+	}
+	select {
+	case <-l.in.wake:
+	case <-expired:
+	case <-done:
+		return true
+	}
+	return false
+}
+
+// takeMail gives the machine what has come in, acks first.
+func (l *Lane) takeMail(now time.Time) {
+	in, mail := &l.in, &l.mail
+	in.mu.Lock()
+	in.letters, *mail = *mail, in.letters
+	in.mu.Unlock()
+	for i := range mail.completions {
+		l.machine.Complete(mail.completions[i], now)
+	}
+	at := 0
+	for i := range mail.deliveries {
+		d := &mail.deliveries[i]
+		n := len(d.Batches)
+		d.Batches = mail.batches[at : at+n]
+		at += n
+		l.machine.Deliver(*d, now)
+	}
+	for _, f := range mail.events {
+		f(now)
+	}
+	l.machine.Tick(now)
+	mail.reset()
+}
+
+// end closes what the lane had. What still comes in is released at once.
+func (l *Lane) end() {
+	if l.hangUp != nil {
+		l.hangUp()
+	}
 	l.wg.Wait()
 	l.cursor.Close()
 	in := &l.in
@@ -214,13 +241,21 @@ func (l *Lane) Run(ctx context.Context) {
 	for _, b := range in.batches {
 		b.Release()
 	}
-	in.batches, in.deliveries = nil, nil
+	in.letters = letters{}
 	in.mu.Unlock()
 	l.publish(time.Now())
 }
 
-// do carries out the machine's actions and publishes a snapshot.
-func (l *Lane) do(ctx context.Context, now time.Time) {
+// questions is the context of what is asked of others; it ends with the lane.
+func (l *Lane) questions(ctx context.Context) context.Context {
+	if l.asking == nil {
+		l.asking, l.hangUp = context.WithCancel(ctx)
+	}
+	return l.asking
+}
+
+// do carries out the machine's actions and publishes a snapshot. It says whether the lane goes on.
+func (l *Lane) do(ctx context.Context, now time.Time) (goes bool) {
 	for {
 		actions := l.machine.Actions()
 		if len(actions) == 0 {
@@ -247,6 +282,7 @@ func (l *Lane) do(ctx context.Context, now time.Time) {
 		l.open(now)
 	}
 	l.publish(now)
+	return l.machine.State() != Stopped || l.machine.Borrowed() > 0
 }
 
 func (l *Lane) flush() {
@@ -279,12 +315,13 @@ func (l *Lane) act(ctx context.Context, a Action) {
 	case Hold:
 		l.cursor.Hold()
 	case Look:
-		id, at := l.machine.id, l.machine.ack
+		id, at, ctx := l.machine.id, l.machine.ack, l.questions(ctx)
 		l.wg.Go(func() { l.look(ctx, id, at, a.Scan) })
 	case Bounds:
+		ctx := l.questions(ctx)
 		l.wg.Go(func() { l.bounds(ctx) })
 	case Save:
-		cp := l.machine.checkpoint()
+		cp, ctx := l.machine.checkpoint(), l.questions(ctx)
 		l.wg.Go(func() { l.store(ctx, cp) })
 	case Report:
 		l.report(a)
@@ -344,13 +381,31 @@ func (l *Lane) store(ctx context.Context, cp Checkpoint) {
 
 func (l *Lane) publish(now time.Time) {
 	l.mu.Lock()
-	caught := l.status.CaughtUp
+	caught, was := l.status.CaughtUp, l.status.Checkpoint
 	l.machine.status(&l.status)
+	news := !l.moved && l.status.Checkpoint != was
+	l.moved = l.moved || news
 	if end := l.status.LastStable; end >= 0 && l.status.Position.Src >= end {
 		caught = now
 	}
 	l.status.CaughtUp = caught
 	l.mu.Unlock()
+	if news && l.notify != nil {
+		l.notify()
+	}
+}
+
+// Notify lets f be called, from the lane's goroutine, when the position changes for the first time since Moved. It is set
+// before Run.
+func (l *Lane) Notify(f func()) { l.notify = f }
+
+// Moved returns the position if it has changed since the last call.
+func (l *Lane) Moved() (Checkpoint, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	moved := l.moved
+	l.moved = false
+	return l.status.Checkpoint, moved
 }
 
 // Status returns the latest snapshot.
