@@ -173,6 +173,10 @@ func (x *tap) moveTo(offset int64) {
 func (x *tap) deliver(d lane.Delivery) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if s := x.cursor.source; s.mu.TryLock() { // else another connection's delivery could overtake this one
+		s.mu.Unlock()
+		x.t.Error("a delivery outside of the source's lock")
+	}
 	if d.Gen != x.cursor.gen {
 		x.t.Errorf("generation %d is delivered, it is %d", d.Gen, x.cursor.gen)
 	}
