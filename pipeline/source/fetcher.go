@@ -163,7 +163,7 @@ func (f *fetcher) serve(ctx context.Context, conn *cluster.Conn) (served bool, e
 		if e := conn.Expires(); !e.IsZero() && time.Now().After(e) || time.Since(last) > idleClose {
 			return served, fmt.Errorf("replace the connection to %s before the broker ends it: %w", conn, cluster.ErrClosed)
 		}
-		want := int64(batch.CapFor(f.sizer.Bytes()))
+		want := int64(min(batch.CapFor(f.sizer.Bytes()), f.source.opts.FetchBytes))
 		if f.quiet {
 			want = min(want, int64(f.source.opts.PartitionBytes))
 		}

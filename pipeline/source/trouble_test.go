@@ -130,7 +130,7 @@ func TestDiverging(t *testing.T) {
 // A batch that does not fit what was asked for is asked for by its size; one of an impossible size is damage.
 func TestLargeBatch(t *testing.T) {
 	opts := options()
-	opts.Conns, opts.PartitionBytes = 1, 1000
+	opts.Conns, opts.PartitionBytes, opts.FetchBytes = 1, 1000, 1000
 	r := start(t, opts, kfake.NumBrokers(1))
 	large := wire(1, 5000)
 	binary.BigEndian.PutUint64(large[0:], 0)
