@@ -20,6 +20,7 @@ demo: ## the main job on two embedded clusters, checked byte by byte, in half a 
 .PHONY: test
 test: ## everything: units under -race, bounded fuzzing, real Kafka
 	$(GO) test -race -shuffle=on $(UNITS)
+	@$(GO) test -count=1 -v -run '^TestRealKafkaRuns$$' ./pipeline/kafkatest | grep 'NOT RUN' || true
 	$(MAKE) --no-print-directory fuzz
 	$(MAKE) --no-print-directory e2e
 

@@ -127,14 +127,16 @@ func refusal(code int16) Reason {
 		return TargetDenied
 	case 43: // UNSUPPORTED_FOR_MESSAGE_FORMAT
 		return FormatReason
-	case 100, 103: // UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID
-		return TargetLostReason
 	}
 	return RefusedReason
 }
 
-// refused says whether an answer to Produce means: not appended, and the same bytes will never be.
+// refused says whether an answer to Produce means: not appended, and the same bytes will never be. A topic id that a
+// broker does not know yet, or not any more, is no refusal: the look-up tells a new topic from a lost one.
 func refused(code int16) bool {
+	if code == 100 || code == 103 { // UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID
+		return false
+	}
 	c := cluster.Classify(code)
 	return c == cluster.Park || c == cluster.Stop
 }

@@ -92,7 +92,8 @@ func TestStateLabels(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	for code := int16(-1); code < 200; code++ {
 		class := cluster.Classify(code)
-		if got, want := refused(code), class == cluster.Park || class == cluster.Stop; got != want {
+		idTrouble := code == 100 || code == 103 // a new topic's id may not be known everywhere yet: the look-up decides
+		if got, want := refused(code), (class == cluster.Park || class == cluster.Stop) && !idTrouble; got != want {
 			t.Errorf("refused(%d) = %t, it is of class %s", code, got, class)
 		}
 		if r := refusal(code); r.Info().What == "" || r.Info().State != Parked {
@@ -101,7 +102,7 @@ func TestRefusals(t *testing.T) {
 	}
 	for code, want := range map[int16]Reason{
 		2: CorruptReason, 10: TooLargeReason, 18: TooLargeReason, 29: TargetDenied, 32: TimestampReason, 43: FormatReason, 53: TargetDenied,
-		76: CodecReason, 87: RecordReason, 100: TargetLostReason, 103: TargetLostReason, 17: RefusedReason,
+		76: CodecReason, 87: RecordReason, 17: RefusedReason,
 	} {
 		if got := refusal(code); got != want {
 			t.Errorf("%s parks with %q, want %q", cluster.CodeName(code), got, want)
