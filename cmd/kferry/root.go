@@ -34,6 +34,7 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(
 		runCommand(),
 		statusCommand(),
+		checkCommand(),
 		verifyCommand(),
 		configCommand(),
 		versionCommand(),
