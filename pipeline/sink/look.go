@@ -283,6 +283,15 @@ func (l *looker) scan(ctx context.Context, t *target, id batch.Identity, at lane
 			return r, fmt.Errorf("scan %s/%d on %s at %d: the broker left the partition out of its answer", t.topic, t.partition, l.sink.cluster.Alias(), from)
 		}
 		p := &resp.Topics[0].Partitions[0]
+		if p.ErrorCode == kerr.OffsetOutOfRange.Code {
+			// Retention took what lay there. The sequences of what is left still count all of ours.
+			place := cluster.Place{Topic: t.topic, Partition: t.partition}
+			start := l.sink.cluster.Offsets(ctx, []cluster.Place{place}, cluster.Earliest, false)[place]
+			if start.Err == nil && start.Offset > from {
+				from = start.Offset
+				continue
+			}
+		}
 		if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
 			return r, fmt.Errorf("scan %s/%d on %s at %d: %w", t.topic, t.partition, l.sink.cluster.Alias(), from, err)
 		}

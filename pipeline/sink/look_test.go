@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -179,5 +180,23 @@ func TestLookScans(t *testing.T) {
 		if _, err := target.Look(within(t), id, lane.Position{Dst: 40}, true); err != nil {
 			t.Errorf("from inside a batch: %v", err)
 		}
+	}
+}
+
+// What retention took of the target is not looked for; the sequences of what is left tell how much was written.
+func TestLookScansBehindRetention(t *testing.T) {
+	r := start(t, options())
+	r.fill(t, 0, entries(t, 1, 6, 10)) // 12 records
+	var gone kadm.Offsets
+	gone.Add(kadm.Offset{Topic: "orders", Partition: 0, At: 6})
+	if _, err := r.cluster.Admin().DeleteRecords(within(t), gone); err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.sink.Partition("orders", 0).Look(within(t), batch.Identity{ProducerID: 1}, lane.Position{Dst: 1, Seq: 1}, true)
+	if want := (lane.LookResult{End: 12, Epoch: -1, Last: -1, Scanned: true, Written: 11, NextDst: 12}); err != nil || got != want {
+		t.Fatalf("%+v, want %+v, %v", got, want, err)
+	}
+	if _, err := r.sink.Partition("orders", 0).Look(within(t), batch.Identity{ProducerID: 1}, lane.Position{Dst: 11, Seq: 11}, true); err != nil {
+		t.Errorf("from what is left: %v", err)
 	}
 }
