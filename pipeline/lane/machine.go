@@ -118,7 +118,7 @@ type Machine struct {
 	open     bool  // a stream is open
 	loose    int64 // at this position, and no other, a batch may begin before it: it is taken whole
 	ahead    int64 // the position whose next batch was seen beyond the high watermark, -1 for none
-	jump     int64 // retention took what lay before this offset and behind the acked one while that was in doubt: no walk leads over it; 0 for none
+	jump     int64 // retention took what lay before this offset and may have been sent: no walk leads over it; 0 for none
 	doubtful bool  // something sent may have been appended
 	failed   bool  // the stream returned something: wait for the rest, then resolve
 	refusal  Reason
@@ -236,8 +236,6 @@ func (m *Machine) Tick(now time.Time) {
 	case HandingOver:
 		if m.doubtful {
 			m.look(now)
-		} else {
-			m.step(now)
 		}
 	case Parked:
 		m.unpark(now)
@@ -420,7 +418,7 @@ func (m *Machine) SourceBounds(start, end int64, now time.Time) {
 
 // moveTo goes on reading at src, behind all that is pending or in the window.
 func (m *Machine) moveTo(src int64) {
-	if m.window.size == 0 && (m.doubtful || m.tip.Seq < m.walk) {
+	if m.window.size == 0 && m.unsure() {
 		m.jump = src
 	}
 	if m.pending.len() == 0 {
@@ -453,6 +451,9 @@ func (m *Machine) step(now time.Time) {
 	}
 	for m.number(now) && m.state == Running {
 	}
+	if m.pending.len() == 0 && m.blocked == NoReason && m.tip.Src < m.read {
+		m.passed(m.read, m.readEpoch) // over what retention took behind the last batch
+	}
 	m.submit(now)
 	if m.state != Running {
 		return
@@ -472,6 +473,9 @@ func (m *Machine) step(now time.Time) {
 
 // idle says that nothing is held, at the sink or in doubt.
 func (m *Machine) idle() bool { return m.pending.len() == 0 && m.window.size == 0 && !m.doubtful }
+
+// unsure says whether sequences from the next one on may have been sent before, by this lane or by the one before it.
+func (m *Machine) unsure() bool { return m.alone || m.tip.Seq < max(m.sentSeq, m.walk) }
 
 // number gives the first pending batch its sequence, or drops it. It returns false when nothing more can be done now.
 func (m *Machine) number(now time.Time) bool {
@@ -505,6 +509,18 @@ func (m *Machine) number(now time.Time) bool {
 		return m.obstacle(HolesReason, b)
 	}
 	n := int64(b.Count())
+	if m.jump > 0 && b.NextOffset() > m.jump {
+		// What was sent from before the jump may still land, and is not to be counted off here: its numbers are not for other records.
+		switch {
+		case !m.unsure():
+			m.jump = 0
+		case m.window.size > 0:
+			return false
+		default:
+			m.mismatch(fmt.Sprintf("the source lost what lay before offset %d, of which the target holds an unknown part", m.jump), now)
+			return false
+		}
+	}
 	if m.tip.Seq < m.walk {
 		return m.walkOver(b, n, now)
 	}
@@ -544,10 +560,6 @@ func (m *Machine) passed(next int64, epoch int32) {
 func (m *Machine) walkOver(b batch.Batch, n int64, now time.Time) bool {
 	if m.window.size > 0 {
 		panic("BUG: lane: walk with a window")
-	}
-	if m.jump > 0 && b.NextOffset() > m.jump {
-		m.mismatch(fmt.Sprintf("the source lost what lay before offset %d, of which the target holds an unknown part", m.jump), now)
-		return false
 	}
 	if m.tip.Seq+n > m.walk {
 		m.mismatch(fmt.Sprintf("the target ends inside the batch at source offset %d", b.BaseOffset()), now)
@@ -640,7 +652,7 @@ func (m *Machine) acked(c Completion) {
 	m.release(e.Batch)
 	m.window.pop()
 	m.alone = false
-	m.tries, m.parks, m.jump = 0, 0, 0
+	m.tries, m.parks = 0, 0
 }
 
 // foreign notes that somebody else writes to the target partition: from now on only the log itself tells what is ours.
@@ -705,13 +717,7 @@ func (m *Machine) LookFailed(why string, now time.Time) {
 	m.lookAgain(now)
 }
 
-func (m *Machine) lookAgain(now time.Time) {
-	if m.stopping && !m.doubtful {
-		m.step(now) // only a parked lane's next try: the end does not wait for it
-		return
-	}
-	m.retryLater(now)
-}
+func (m *Machine) lookAgain(now time.Time) { m.retryLater(now) }
 
 // LookedUp weighs what the target says about our last write (wire-rules.md 4.1).
 func (m *Machine) LookedUp(l LookResult, now time.Time) {
@@ -840,8 +846,6 @@ func (m *Machine) written(n int64, now time.Time) {
 	m.settled, m.beyond = time.Time{}, time.Time{}
 	if n > 0 {
 		m.tries = 0
-	} else {
-		m.jump = 0
 	}
 	goal := m.ack.Seq + n
 	m.walk = goal
@@ -891,10 +895,7 @@ func (m *Machine) goOn(now time.Time) {
 // mismatch runs when the target's words fit nothing that we know: the lane goes back to the acked position under a new
 // epoch. What lies behind it may then stand twice, never be missing.
 func (m *Machine) mismatch(why string, now time.Time) {
-	doubled := m.tip.Seq - m.ack.Seq
-	if m.walk > m.ack.Seq {
-		doubled = m.walk - m.ack.Seq
-	}
+	doubled := max(m.walk, m.sentSeq) - m.ack.Seq
 	m.counts.Doubled += doubled
 	m.act(Action{Kind: Report, Bad: true, Src: m.ack.Src, Text: fmt.Sprintf(
 		"going back to source offset %d under a new epoch: %s; up to %d records may stand twice on the target", m.ack.Src, why, doubled)})
@@ -915,6 +916,10 @@ func (m *Machine) raiseEpoch(now time.Time) {
 	m.id.Epoch++
 	m.walk, m.jump, m.alone = 0, 0, true
 	m.ack.Seq, m.tip.Seq, m.sentSeq = 0, 0, 0
+	if m.stopping {
+		m.finish(now) // the last checkpoint tells it
+		return
+	}
 	m.saving = true
 	m.act(Action{Kind: Save})
 	if m.state == Doubt {
@@ -985,7 +990,7 @@ func (m *Machine) finish(now time.Time) {
 
 // Clean says that the acked position tells all that was sent: nothing is in doubt.
 func (m *Machine) Clean() bool {
-	return m.window.sent == 0 && !m.doubtful && !m.failed && m.walk <= m.ack.Seq
+	return m.window.sent == 0 && !m.doubtful && !m.failed && m.walk <= m.ack.Seq && m.jump == 0
 }
 
 // Abort ends the lane at once. What the sink borrows is waited for by the shell; the end is not clean then.
