@@ -569,16 +569,17 @@ func (m *Machine) walkOver(b batch.Batch, n int64, now time.Time) bool {
 	m.ack.Dst += n
 	m.ack.Src, m.ack.SrcEpoch = b.NextOffset(), b.LeaderEpoch()
 	m.tip = m.ack
-	m.count(b)
+	m.count(b.Count(), b.Size())
 	m.pending.pop()
 	m.release(b)
 	return true
 }
 
-func (m *Machine) count(b batch.Batch) {
-	m.counts.Records += int64(b.Count())
+// count notes what was acked. It is told the numbers: by then the batch's header has left the processor's cache.
+func (m *Machine) count(records int32, bytes int) {
+	m.counts.Records += int64(records)
 	m.counts.Batches++
-	m.counts.Bytes += int64(b.Size())
+	m.counts.Bytes += int64(bytes)
 }
 
 // submit sends numbered entries: as many as Depth, one where it has to go alone.
@@ -648,7 +649,7 @@ func (m *Machine) acked(c Completion) {
 		m.foreign(fmt.Sprintf("a batch got target offset %d, expected %d", c.Base, m.ack.Dst))
 	}
 	m.ack = Position{Src: e.srcNext, SrcEpoch: e.srcEpoch, Dst: c.Base + int64(e.count), Seq: e.first + int64(e.count)}
-	m.count(e.Batch)
+	m.count(e.count, e.Size())
 	m.release(e.Batch)
 	m.window.pop()
 	m.alone = false
@@ -856,7 +857,7 @@ func (m *Machine) written(n int64, now time.Time) {
 			break
 		}
 		m.ack = Position{Src: e.srcNext, SrcEpoch: e.srcEpoch, Dst: m.ack.Dst + int64(e.count), Seq: end}
-		m.count(e.Batch)
+		m.count(e.count, e.Size())
 		m.release(e.Batch)
 		m.window.pop()
 	}
