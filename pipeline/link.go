@@ -126,6 +126,7 @@ func (l *Link) run(ctx context.Context) error {
 	defer l.store.Close()
 	l.life, l.endLanes = context.WithCancel(context.Background())
 	defer l.endLanes()
+	defer context.AfterFunc(ctx, l.store.Close)() // franz-go would wait for the answers to what it has written
 
 	// The connections outlive the lanes: they answer for what lanes still wait for.
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -126,6 +126,8 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		server.Go(func() { fail(s.Run(outer)) })
 	}
 	inner, stopConns := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopConns()
+	conns.Go(func() { p.cut(ctx, inner, stopConns) })
 	for alias, s := range p.sinks {
 		conns.Go(func() {
 			if err := s.Run(inner); inner.Err() == nil {
@@ -160,6 +162,24 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		return stuck
 	}
 	return nil
+}
+
+// cut ends the connections to the targets under lanes that wait for an answer, once a stop may not take longer: else that
+// would be the requests' deadlines.
+func (p *Pipeline) cut(ctx, conns context.Context, stopConns context.CancelFunc) {
+	select {
+	case <-ctx.Done():
+	case <-conns.Done():
+	case <-p.stopping:
+		grace := time.NewTimer(p.opts.Grace)
+		defer grace.Stop()
+		select {
+		case <-ctx.Done():
+		case <-conns.Done():
+		case <-grace.C:
+		}
+	}
+	stopConns()
 }
 
 // Memory is what the process holds of data now, and may hold, in bytes.

@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 	for _, k := range shared.running {
 		k.Stop()
 	}
+	if built.dir != "" {
+		os.RemoveAll(built.dir)
+	}
 	os.Exit(code)
 }
 
@@ -59,7 +62,7 @@ func broker(t *testing.T, name string, opts kafkatest.Options) *kafkatest.Kafka 
 }
 
 func east(t *testing.T) *kafkatest.Kafka {
-	return broker(t, "4.4 east", kafkatest.Options{Version: "4.4.0"})
+	return broker(t, "4.4 east", kafkatest.Options{Version: "4.4.0", Proxied: true})
 }
 func west(t *testing.T) *kafkatest.Kafka {
 	return broker(t, "4.4 west", kafkatest.Options{Version: "4.4.0", Proxied: true})
@@ -78,6 +81,7 @@ func config(from, to *kafkatest.Kafka, name string, include ...string) pipeline.
 	cfg.Clusters[dst] = cluster.Config{Alias: dst, Bootstrap: to.Bootstrap()}
 	l := pipeline.DefaultLink(src, dst)
 	l.Topics.Include = include
+	l.Refresh = time.Second
 	cfg.Links = []pipeline.LinkConfig{l}
 	return cfg
 }
@@ -89,9 +93,11 @@ func (l logTo) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+func newLog(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(logTo{t}, nil)) }
+
 func newPipeline(t *testing.T, cfg pipeline.Config, opts pipeline.Options) *pipeline.Pipeline {
 	t.Helper()
-	p, err := pipeline.New(cfg, opts, slog.New(slog.NewTextHandler(logTo{t}, nil)))
+	p, err := pipeline.New(cfg, opts, newLog(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,12 +109,15 @@ func job(t *testing.T, cfg pipeline.Config) {
 	t.Helper()
 	p := newPipeline(t, cfg, pipeline.Options{UntilCaughtUp: true})
 	defer p.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := p.Run(ctx); err != nil {
 		t.Fatalf("%v\n%+v", err, p.Snapshot())
 	}
 }
+
+// patience is how long anything may take that is expected to happen; the machine may be busy with other things.
+const patience = 2 * time.Minute
 
 // client is a franz-go client of k.
 func client(t *testing.T, k *kafkatest.Kafka, opts ...kgo.Opt) *kgo.Client {
@@ -121,13 +130,18 @@ func client(t *testing.T, k *kafkatest.Kafka, opts ...kgo.Opt) *kgo.Client {
 	return cl
 }
 
+func adminOf(t *testing.T, k *kafkatest.Kafka) *kadm.Client {
+	t.Helper()
+	return kadm.NewClient(client(t, k))
+}
+
 func create(t *testing.T, k *kafkatest.Kafka, topic string, partitions int32, configs ...string) {
 	t.Helper()
 	m := make(map[string]*string)
 	for i := 0; i < len(configs); i += 2 {
 		m[configs[i]] = &configs[i+1]
 	}
-	r, err := kadm.NewClient(client(t, k)).CreateTopic(t.Context(), partitions, 1, m, topic)
+	r, err := adminOf(t, k).CreateTopic(t.Context(), partitions, 1, m, topic)
 	if err == nil {
 		err = r.Err
 	}
@@ -166,10 +180,10 @@ func sameBytes(t *testing.T, from *kafkatest.Kafka, topic string, to *kafkatest.
 // waitFor polls until f is true.
 func waitFor(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(patience)
 	for !f() {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited a minute for %s", what)
+			t.Fatalf("waited %v for %s", patience, what)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
