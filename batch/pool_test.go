@@ -122,3 +122,15 @@ func TestPoolCalibration(t *testing.T) {
 		}
 	}
 }
+
+// What is reserved before a Buf is taken is what it then holds.
+func TestCapFor(t *testing.T) {
+	pool := NewPool(0)
+	for _, size := range []int{0, 1, 4095, 4096, 4097, 1 << 20, 1<<20 + 1} {
+		b := pool.Get(size)
+		if got := CapFor(size); got != b.Cap() || int64(got) != pool.InUse() {
+			t.Errorf("size %d: %d is foreseen, %d is held", size, got, b.Cap())
+		}
+		b.Release()
+	}
+}

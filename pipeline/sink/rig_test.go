@@ -44,6 +44,12 @@ func within(t testing.TB) context.Context {
 
 func start(t testing.TB, opts Options, fakeOpts ...kfake.Opt) *rig {
 	t.Helper()
+	return startAs(t, nil, opts, fakeOpts...)
+}
+
+// startAs is start with credentials.
+func startAs(t testing.TB, sasl *cluster.SASL, opts Options, fakeOpts ...kfake.Opt) *rig {
+	t.Helper()
 	r := &rig{}
 	var err error
 	if r.fake, err = kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(8, "orders")}, fakeOpts...)...); err != nil {
@@ -65,6 +71,7 @@ func start(t testing.TB, opts Options, fakeOpts ...kfake.Opt) *rig {
 		}
 		return new(net.Dialer).DialContext(ctx, network, addr)
 	}}
+	cfg.SASL = sasl
 	if r.cluster, err = cluster.Open(cfg, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}

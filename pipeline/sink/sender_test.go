@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"kferry/batch"
+	"kferry/pipeline/cluster"
 	"kferry/pipeline/kafkatest"
 	"kferry/pipeline/lane"
 )
@@ -401,5 +403,31 @@ func TestIdleConnectionIsReplaced(t *testing.T) {
 	check(t, a.wait(t, 5), all, lane.Acked)
 	if n := r.proxy.Accepted(); n != 5 {
 		t.Errorf("%d connections, want 5", n)
+	}
+}
+
+// A connection whose SASL session is about to expire is replaced, busy or not; the streams do not notice.
+func TestSessionExpires(t *testing.T) {
+	opts := options()
+	opts.Conns = 1
+	sasl := &cluster.SASL{Mechanism: "PLAIN", Username: "kferry", Password: cluster.NewSecret("sesame")}
+	r := startAs(t, sasl, opts, kfake.EnableSASL(), kfake.Superuser("PLAIN", "kferry", "sesame"),
+		kfake.BrokerConfigs(map[string]string{"connections.max.reauth.ms": "200"}))
+	a := newAnswers()
+	all := entries(t, 1, 300, 10)
+	s := r.open(t, "orders", 0, a.to)
+	begin := time.Now()
+	n := 0
+	for ; n < len(all)-1 && time.Since(begin) < time.Second; n++ {
+		s.Send(all[n : n+1])
+		a.wait(t, n+1)
+		eventually(t, "the next of 200 steps a second", func() bool { return time.Since(begin) > time.Duration(n)*5*time.Millisecond })
+	}
+	eventually(t, "the end of the idle connection", func() bool { return r.proxy.Open() == 0 })
+	s.Send(all[n : n+1])
+	a.wait(t, n+1)
+	check(t, a.wait(t, n+1), all[:n+1], lane.Acked)
+	if c := r.proxy.Accepted(); c < 4 {
+		t.Errorf("%d connections in %v", c, time.Since(begin))
 	}
 }
