@@ -78,6 +78,10 @@ func (c *Cursor) setLocked(asking, stuck bool) {
 		delete(c.source.homeless, c)
 	case now:
 		f.asking++
+		if c.recreated(c.source.cluster.Topology()) {
+			c.source.tellLocked(c, 100) // UNKNOWN_TOPIC_ID
+			return
+		}
 		c.lastData = time.Now()
 		c.changedLocked()
 		c.hurryLocked()

@@ -209,6 +209,11 @@ func TestTopicGone(t *testing.T) {
 				x.reach(t, r.write(t, x.cursor.topic, x.cursor.partition, 3, 100))
 			}
 			held.cursor.Hold()
+			if i == 0 { // by name there is no telling a new log before the metadata have
+				anew.cursor.Hold()
+			}
+			before := r.source.fetches.Load()
+			eventually(t, "the end of fetches for what holds", func() bool { return r.source.fetches.Load() > before+4 })
 			if _, err := r.cluster.Admin().DeleteTopics(within(t), "orders", "audit"); err != nil {
 				t.Fatal(err)
 			}
@@ -220,6 +225,7 @@ func TestTopicGone(t *testing.T) {
 			}
 			r.write(t, "audit", 0, 9, 100)
 			r.write(t, "audit", 1, 9, 100)
+			anew.cursor.Ask()
 			anew.wait(t, "the new topic", func() bool { return len(anew.codes) > 0 })
 			held.cursor.Ask()
 			held.wait(t, "the new topic", func() bool { return len(held.codes) > 0 })
