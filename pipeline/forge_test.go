@@ -40,27 +40,37 @@ func forge(t *testing.T, n int, opts ...kgo.Opt) *forgery {
 	if err := f.link.connect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c := logCursor{cluster: f.link.from, topic: "t", end: int64(10 * n)}
-	c.seek(0)
-	for {
-		x, ok, err := c.head(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !ok {
-			break
-		}
-		f.source = append(f.source, x.Batch)
-		c.pop()
-	}
-	if len(f.source) != n {
-		t.Fatalf("got %d batches, want %d", len(f.source), n)
-	}
+	f.source = f.read("t", n)
 	var err error
 	if f.pid, err = newProducerID(t.Context(), f.link.to); err != nil {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// read gives the n batches of a source topic.
+func (f *forgery) read(topic string, n int) (batches []batch.Batch) {
+	f.Helper()
+	if err := f.link.from.Refresh(f.Context()); err != nil {
+		f.Fatal(err)
+	}
+	c := logCursor{cluster: f.link.from, topic: topic, end: int64(10 * n)}
+	c.seek(0)
+	for {
+		x, ok, err := c.head(f.Context())
+		if err != nil {
+			f.Fatal(err)
+		}
+		if !ok {
+			break
+		}
+		batches = append(batches, x.Batch)
+		c.pop()
+	}
+	if len(batches) != n {
+		f.Fatalf("got %d batches, want %d", len(batches), n)
+	}
+	return batches
 }
 
 // write appends the copy of a source batch to the target.

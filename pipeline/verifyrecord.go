@@ -2,7 +2,9 @@ package pipeline
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -25,6 +27,35 @@ func decode(b batch.Batch) ([]*kgo.Record, error) {
 	}
 	return p.Records, nil
 }
+
+// contentsOf is the fingerprint of the records themselves, whatever their codec; without their times, which may be the log's.
+func contentsOf(b batch.Batch) (fingerprint, error) {
+	records, err := decode(b)
+	if err != nil {
+		return fingerprint{}, err
+	}
+	sum, size := uint32(0), 0
+	add := func(field []byte) {
+		length := int64(len(field))
+		if field == nil {
+			length = -1
+		}
+		sum = crc32.Update(sum, contents, binary.AppendVarint(nil, length))
+		sum = crc32.Update(sum, contents, field)
+		size += len(field)
+	}
+	for _, r := range records {
+		add(r.Key)
+		add(r.Value)
+		for _, h := range r.Headers {
+			add([]byte(h.Key))
+			add(h.Value)
+		}
+	}
+	return fingerprint{payload: sum, size: size, count: int32(len(records))}, nil
+}
+
+var contents = crc32.MakeTable(crc32.Castagnoli)
 
 // unlike says in what two records differ, without showing what is in them; empty if in nothing. lax leaves out the time.
 func unlike(s, d *kgo.Record, lax bool) string {

@@ -12,11 +12,8 @@ import (
 	"kferry/batch"
 )
 
-const (
-	ringBatches  = 1 << 12 // pairs remembered, to recognise what stands on the target twice
-	aheadBatches = 1 << 8  // source batches looked ahead, to name a gap
-	alignBatches = 1 << 16 // batches searched for the common place of two logs that both lost their beginning
-)
+// aheadBatches is how many source batches are looked ahead, to name a gap.
+const aheadBatches = 1 << 8
 
 // walk compares one partition: it goes along both logs and pairs their batches in order. A pair with the same bytes is equal
 // by its checksum; every other one is compared record by record, also across unequal bounds.
@@ -38,25 +35,6 @@ type walk struct {
 	batches, records, byRecord, doubled, foreign int64
 	differences                                  []Difference
 	uncompared, skipped                          []Span
-}
-
-// paired is a pair that was found equal.
-type paired struct {
-	print fingerprint
-	src   int64
-}
-
-// fingerprint tells batches apart by their headers; equal on both sides of a raw copy.
-type fingerprint struct {
-	payload uint32 // CRC-32C
-	size    int
-	count   int32
-	base    int64 // timestamp
-	codec   batch.Codec
-}
-
-func printOf(b batch.Batch) fingerprint {
-	return fingerprint{b.PayloadCRC(), b.Size(), b.Count(), b.BaseTimestamp(), b.Codec()}
 }
 
 func newWalk(l *Link, p stretch, sum bool, done *atomic.Int64) *walk {
@@ -120,91 +98,6 @@ func (w *walk) count(src int64) {
 func (w *walk) differ(src, dst int64, kind, format string, args ...any) *Difference {
 	return &Difference{Topic: w.pair.key.Topic, Partition: w.pair.key.Partition, Target: w.pair.target,
 		SrcOffset: src, DstOffset: dst, Kind: kind, Text: fmt.Sprintf(format, args...)}
-}
-
-// enter puts both cursors to where the comparison begins. Where retention has moved a log's start, the other side goes
-// forward to the place that belongs to it.
-func (w *walk) enter(ctx context.Context) error {
-	p := &w.pair
-	srcAt, dstAt := max(p.srcStart, p.srcFirst), max(p.dstStart, p.dstFirst)
-	w.src.seek(min(srcAt, p.srcNext))
-	w.dst.seek(min(dstAt, p.dstNext))
-	srcLost, dstLost := srcAt > p.srcStart && p.srcNext > p.srcStart, dstAt > p.dstStart && p.dstNext > p.dstStart
-	if srcLost {
-		w.skip("the source's retention has removed offsets %d to %d of what was copied", p.srcStart, min(srcAt, p.srcNext)-1)
-	}
-	if dstLost {
-		w.skip("the target's retention has removed offsets %d to %d of the copy", p.dstStart, min(dstAt, p.dstNext)-1)
-	}
-	switch {
-	case srcLost && srcAt >= p.srcNext, dstLost && dstAt >= p.dstNext:
-		w.src.seek(p.srcNext) // nothing is left to compare with
-		w.dst.seek(p.dstNext)
-		return nil
-	case srcLost || dstLost:
-		return w.align(ctx, srcLost, dstLost)
-	}
-	return nil
-}
-
-// align finds the first batch that both logs still hold: the side that lost its beginning stands, the other one goes on to
-// meet it. Where both lost theirs, they go on in turns.
-func (w *walk) align(ctx context.Context, srcLost, dstLost bool) error {
-	srcSeen, dstSeen := make(map[fingerprint]int64), make(map[fingerprint]int64)
-	srcMoves, dstMoves := dstLost, srcLost
-	for first := true; ; first = false {
-		if srcMoves || first {
-			s, ok, err := w.nextSource(ctx)
-			if err != nil {
-				return err
-			}
-			if ok {
-				mark := printOf(s.Batch)
-				if dst, met := dstSeen[mark]; met {
-					w.meet(s.BaseOffset(), dst)
-					return nil
-				}
-				if first || dstMoves {
-					note(srcSeen, mark, s.BaseOffset())
-				}
-				w.src.pop()
-			}
-			srcMoves = srcMoves && ok
-		}
-		if dstMoves || first {
-			d, ok, err := w.nextTarget(ctx)
-			if err != nil {
-				return err
-			}
-			if ok {
-				mark := printOf(d.Batch)
-				if src, met := srcSeen[mark]; met {
-					w.meet(src, d.BaseOffset())
-					return nil
-				}
-				if first || srcMoves {
-					note(dstSeen, mark, d.BaseOffset())
-				}
-				w.dst.pop()
-			}
-			dstMoves = dstMoves && ok
-		}
-		if !srcMoves && !dstMoves || len(srcSeen) >= alignBatches || len(dstSeen) >= alignBatches {
-			return errors.New("retention has moved a log's start, and no batch was found that both logs still hold as it is")
-		}
-	}
-}
-
-// meet puts both cursors to batches. The first offsets of a log's first batch may be gone, though all of it is sent.
-func (w *walk) meet(src, dst int64) {
-	w.src.seek(max(src, w.pair.srcFirst))
-	w.dst.seek(max(dst, w.pair.dstFirst))
-}
-
-func note(m map[fingerprint]int64, mark fingerprint, at int64) {
-	if _, known := m[mark]; !known {
-		m[mark] = at
-	}
 }
 
 // nextSource returns the next source batch that the link forwards, checked.
@@ -335,43 +228,6 @@ func (w *walk) equal(s, d logItem) {
 	w.src.pop()
 	w.dst.pop()
 	w.count(w.src.at)
-}
-
-func (w *walk) remember(x paired) {
-	if at := w.ringed % ringBatches; at < len(w.ring) {
-		w.ring[at] = x
-	} else {
-		w.ring = append(w.ring, x)
-	}
-	w.ringed++
-	w.ringOld = max(w.ringOld, w.ringed-ringBatches)
-}
-
-// repeats goes back on the source where the target repeats what it already had: after an end that was not clean the link
-// went back too.
-func (w *walk) repeats(ctx context.Context, s, d logItem, haveSrc bool) (back bool, err error) {
-	if !w.ours(d) {
-		return false, nil
-	}
-	mark := printOf(d.Batch)
-	for i := 1; i <= w.ringed-w.ringOld; i++ {
-		was := w.ring[(w.ringed-i)%ringBatches]
-		if was.print != mark {
-			continue
-		}
-		if w.twice == nil {
-			w.twice = w.differ(was.src, d.BaseOffset(), DiffDoubled, "")
-		}
-		for j := w.ringed - i; j < w.ringed; j++ {
-			w.doubled += int64(w.ring[j%ringBatches].print.count)
-			w.records -= int64(w.ring[j%ringBatches].print.count)
-		}
-		w.batches -= int64(i)
-		w.ringed -= i
-		w.src.seek(max(was.src, w.pair.srcFirst))
-		return true, nil
-	}
-	return false, nil
 }
 
 // missing is the difference of a target that ends before its source.
