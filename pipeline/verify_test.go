@@ -12,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"kferry/batch"
 )
 
 // verify compares the one link of cfg.
@@ -242,6 +244,23 @@ func TestVerifyNamesDoubledRecords(t *testing.T) {
 		"20 records in all stand on the target once more, which an end that was not clean explains")
 	if v.Doubled != 20 || v.Records != 60 || v.Batches != 6 {
 		t.Errorf("got %d doubled, %d records, %d batches; want 20, 60, 6", v.Doubled, v.Records, v.Batches)
+	}
+}
+
+func TestVerifyCountsWhatIsDoubledTwice(t *testing.T) {
+	f := forge(t, 6)
+	for epoch, batches := range [][]batch.Batch{f.source[:4], f.source[2:4], f.source[2:]} {
+		f.epoch, f.seq = int16(epoch), 0
+		for _, b := range batches {
+			f.write(b)
+		}
+	}
+	f.store(true)
+	v := f.verify(f.cfg, VerifyOptions{})
+	f.wantDifferences(v, "t/0 to east.t, source offset 20, target offset 40: doubled: records doubled from offset 20: "+
+		"40 records in all stand on the target once more, which an end that was not clean explains")
+	if v.Doubled != 40 || v.Records != 60 || v.Batches != 6 {
+		t.Errorf("got %d doubled, %d records, %d batches; want 40, 60, 6", v.Doubled, v.Records, v.Batches)
 	}
 }
 

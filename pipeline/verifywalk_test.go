@@ -91,6 +91,25 @@ func TestWalkPassesAppendTimes(t *testing.T) {
 	}
 }
 
+// A header's newest time is checked, though brokers mend it: the records decide.
+func TestWalkLooksBehindAWrongMaxTimestamp(t *testing.T) {
+	f := forge(t, 1)
+	wrong := f.changed(f.source[0], func(raw []byte) { setTimes(raw, f.source[0].BaseTimestamp(), f.source[0].MaxTimestamp()+1) })
+	if w := walked(t, true, items(f.source[0]), items(wrong)); len(w.differences) != 0 || w.batches != 0 || w.byRecord != 10 {
+		t.Errorf("differences %v, %d batches, %d by record", w.differences, w.batches, w.byRecord)
+	}
+}
+
+func TestWalkForgetsOldPairs(t *testing.T) {
+	w := new(walk)
+	for i := range ringBatches + 10 {
+		w.remember(paired{src: int64(i)})
+	}
+	if len(w.ring) != ringBatches || w.ringOld != 10 || w.ring[w.ringOld%ringBatches].src != 10 || w.ring[(w.ringed-1)%ringBatches].src != ringBatches+9 {
+		t.Errorf("%d pairs, from %d to %d", len(w.ring), w.ringOld, w.ringed)
+	}
+}
+
 func TestAbortedTxns(t *testing.T) {
 	marker := func(pid int64, base int64, kind byte) batch.Batch {
 		r := kmsg.Record{Key: []byte{0, 0, 0, kind}, Value: []byte{0, 0, 0, 0, 0, 0}}
