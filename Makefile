@@ -52,6 +52,8 @@ fmt: ## format the code
 .PHONY: bench
 bench: ## the figures of BENCHMARKS.md (an idle machine, about half an hour; real Kafka for the last)
 	$(GO) run ./cmd/kferry-bench run forward
+	$(GO) run ./cmd/kferry-bench run small-batches
+	$(GO) run ./cmd/kferry-bench run tls
 	$(GO) run ./cmd/kferry-bench run mm2
 
 .PHONY: micro

@@ -60,7 +60,7 @@ func BenchmarkSourceFetch(b *testing.B) {
 }
 
 func BenchmarkTargetProduce(b *testing.B) {
-	target, err := NewTarget(map[string]int32{testTopic: 16})
+	target, err := NewTarget(TargetConfig{Topics: map[string]int32{testTopic: 16}})
 	if err != nil {
 		b.Fatal(err)
 	}

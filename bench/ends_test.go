@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -38,7 +39,7 @@ func testSource(t *testing.T, partitions int32, batches int64) *Source {
 
 func testTarget(t *testing.T, topics map[string]int32) *Target {
 	t.Helper()
-	target, err := NewTarget(topics)
+	target, err := NewTarget(TargetConfig{Topics: topics})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,27 +313,64 @@ func TestLoopForwardsAll(t *testing.T) {
 	}
 }
 
+// Every relay copies all, in plaintext and through TLS.
 func TestRelayCopiesAll(t *testing.T) {
-	const bytes = 30_000_001
-	from, err := NewStreamSource(StreamConfig{Workload: largeBatches, Bytes: bytes})
+	security, err := newCertificate(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer from.Close()
-	to, err := NewStreamSink()
-	if err != nil {
-		t.Fatal(err)
+	for _, c := range []struct {
+		name  string
+		relay RelayConfig
+		tls   *Certificate
+	}{
+		{"256 KiB", relaySmall, nil},
+		{"1 MiB", relayLarge, nil},
+		{"writev", relayGather, nil},
+		{"TLS", relaySmall, security},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			const bytes = 30_000_001
+			stream := StreamConfig{Workload: largeBatches, Bytes: bytes, TLS: c.tls}
+			from, err := NewStreamSource(stream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer from.Close()
+			to, err := NewStreamSink(stream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer to.Close()
+			c.relay.From, c.relay.To, c.relay.TLS = from.Addr(), to.Addr(), c.tls
+			if err := Relay(testContext(t), c.relay); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-to.ended:
+			case <-testContext(t).Done():
+				t.Fatal("the sink never saw the end")
+			}
+			if got := to.Tally().Bytes; got != bytes {
+				t.Errorf("%d bytes arrived, want %d", got, bytes)
+			}
+		})
 	}
-	defer to.Close()
-	if err := Relay(testContext(t), RelayConfig{From: from.Addr(), To: to.Addr()}); err != nil {
-		t.Fatal(err)
+}
+
+// What gathers from two places changes nothing, wherever a read ends.
+func TestGatherKeepsTheBytes(t *testing.T) {
+	want := make([]byte, 300_000)
+	for i := range want {
+		want[i] = byte(i * 7 >> 3)
 	}
-	select {
-	case <-to.ended:
-	case <-testContext(t).Done():
-		t.Fatal("the sink never saw the end")
-	}
-	if got := to.Tally().Bytes; got != bytes {
-		t.Errorf("%d bytes arrived, want %d", got, bytes)
+	for _, size := range []int{1, 61, 64 << 10, 64<<10 + 61, 1 << 20} {
+		var got bytes.Buffer
+		if err := gather(&got, bytes.NewReader(want), make([]byte, size)); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got.Bytes(), want) {
+			t.Errorf("buffer of %d B: %d bytes arrived changed, %d were sent", size, got.Len(), len(want))
+		}
 	}
 }

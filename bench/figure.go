@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -37,7 +38,7 @@ func alternate(ctx context.Context, rounds int, progress io.Writer, subjects ...
 			if err != nil {
 				return nil, fmt.Errorf("%s, run %d of %d: %w", s.name, round+1, rounds, err)
 			}
-			fmt.Fprintf(progress, "%-9s run %d/%d: cpu %7.3f s, %9d records, %6.2f GB in %6.2f s\n",
+			fmt.Fprintf(progress, "%-12s run %d/%d: cpu %7.3f s, %9d records, %6.2f GB in %6.2f s\n",
 				s.name, round+1, rounds, c.CPU.Seconds(), c.Records, float64(c.Bytes)/1e9, c.Wall.Seconds())
 			costs[i] = append(costs[i], c)
 		}
@@ -48,13 +49,16 @@ func alternate(ctx context.Context, rounds int, progress io.Writer, subjects ...
 func perByte(c Cost) float64          { return float64(c.CPU.Nanoseconds()) / float64(c.Bytes) }
 func perRecord(c Cost) float64        { return float64(c.CPU.Nanoseconds()) / float64(c.Records) }
 func bytesPerSecond(c Cost) float64   { return float64(c.Bytes) / c.Wall.Seconds() }
+func batchesPerSecond(c Cost) float64 { return float64(c.Batches) / c.Wall.Seconds() }
 func recordsPerSecond(c Cost) float64 { return float64(c.Records) / c.Wall.Seconds() }
 
-// told is a figure without a bound.
-func told(scenario, figure, unit string, costs []Cost, of func(Cost) float64) Result {
-	values := make([]float64, len(costs))
-	for i, c := range costs {
-		values[i] = of(c)
+func perBatch(c Cost) float64 { return float64(c.CPU.Nanoseconds()) / float64(c.Batches) }
+
+// told is a figure of some runs, without a bound.
+func told[Run any](scenario, figure, unit string, runs []Run, of func(Run) float64) Result {
+	values := make([]float64, len(runs))
+	for i, run := range runs {
+		values[i] = of(run)
 	}
 	slices.Sort(values)
 	n := len(values)
@@ -70,4 +74,15 @@ func (r Result) judged(rival Result, bound float64) Result {
 	r.Against, r.Ratio, r.Bound = rival.Figure, &ratio, &bound
 	r.OK = ratio <= bound
 	return r
+}
+
+// within holds the value itself against a bound.
+func (r Result) within(bound float64) Result {
+	r.Bound, r.OK = &bound, r.Value <= bound
+	return r
+}
+
+// cheapest is the least of several rivals.
+func cheapest(rivals ...Result) Result {
+	return slices.MinFunc(rivals, func(a, b Result) int { return cmp.Compare(a.Value, b.Value) })
 }

@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"bufio"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,6 +17,9 @@ import (
 // frameBytesMax is what a broker takes by default (socket.request.max.bytes).
 const frameBytesMax = 100 << 20
 
+// gatheredBytes is how much of an answer is put together before it is encrypted.
+const gatheredBytes = 256 << 10
+
 // front stands before the embedded broker of a synthetic end. It answers the APIs that move data itself, from and into memory
 // that it reuses, and passes every other request to kfake, so that clients meet a whole cluster: metadata, topics, configs,
 // groups, the state topic. Requests of a connection are served strictly one after the other, as Kafka does.
@@ -23,6 +28,7 @@ type front struct {
 	answer map[int16]func(w io.Writer, r *request, buf *scratch) (bool, error)
 	// amend corrects kfake's response where only the front knows (the ends of logs that kfake does not hold).
 	amend map[int16]func(req kmsg.Request, resp kmsg.Response)
+	tls   *tls.Config // nil: plaintext
 
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{}
@@ -42,8 +48,9 @@ type scratch struct {
 	buffers net.Buffers
 }
 
-func newFront() *front {
-	return &front{conns: make(map[net.Conn]struct{}), closed: make(chan struct{})}
+func newFront(security *Certificate) (*front, error) {
+	server, err := security.server()
+	return &front{tls: server, conns: make(map[net.Conn]struct{}), closed: make(chan struct{})}, err
 }
 
 // listen is kfake's ListenFn: kfake gets the far end of a pipe for each connection that comes in.
@@ -65,6 +72,9 @@ func (l *frontListener) Accept() (net.Conn, error) {
 		client, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
+		}
+		if l.front.tls != nil {
+			client = tls.Server(client, l.front.tls)
 		}
 		near, far := net.Pipe()
 		if l.front.start(client, near) {
@@ -109,6 +119,11 @@ func (f *front) close() {
 func (f *front) serve(client, kfake net.Conn) {
 	var frame, answer []byte
 	var buf scratch
+	out, flush := io.Writer(client), func() error { return nil }
+	if f.tls != nil { // each write would become a TLS record of its own, and the pieces of an answer are small
+		gathered := bufio.NewWriterSize(client, gatheredBytes)
+		out, flush = gathered, gathered.Flush
+	}
 	for {
 		var err error
 		if frame, err = readFrame(client, frame); err != nil {
@@ -123,11 +138,14 @@ func (f *front) serve(client, kfake net.Conn) {
 			}
 		}
 		if answerIt != nil {
-			done, err := answerIt(client, r, &buf)
+			done, err := answerIt(out, r, &buf)
 			if err != nil {
 				return
 			}
 			if done {
+				if flush() != nil {
+					return
+				}
 				continue
 			}
 		}

@@ -95,7 +95,7 @@ func (p *pair) stop() {
 }
 
 func (p *pair) kferry(ctx context.Context, h *Host, alias string) (Cost, error) {
-	name, args, err := h.link(ctx, alias, p.source.Bootstrap()[0], p.target.Bootstrap()[0], forwardTopic)
+	name, args, err := link{alias: alias, from: p.source.Bootstrap()[0], to: p.target.Bootstrap()[0]}.command(ctx, h)
 	if err != nil {
 		return Cost{}, err
 	}

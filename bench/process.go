@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -36,6 +35,7 @@ type Host struct {
 type Cost struct {
 	CPU     time.Duration // user and system, from start to end
 	Wall    time.Duration // from the first append at the target to the last
+	Batches int64
 	Records int64
 	Bytes   int64
 }
@@ -159,28 +159,6 @@ func (h *Host) kferry(ctx context.Context) (string, error) {
 	}
 	h.Kferry = path
 	return path, nil
-}
-
-// link writes a configuration with one link and returns the command line that runs it to the end.
-func (h *Host) link(ctx context.Context, alias, from, to, topic string) (name string, args []string, err error) {
-	if name, err = h.kferry(ctx); err != nil {
-		return "", nil, err
-	}
-	config := fmt.Sprintf(`clusters:
-  %[1]s: { bootstrap: [%[2]q] }
-  target: { bootstrap: [%[3]q] }
-links:
-  - from: %[1]s
-    to: target
-    topics: { include: [%[4]q] }
-admin: { listen: "127.0.0.1:0" }
-log: { level: warn, format: text }
-`, alias, from, to, topic)
-	path := filepath.Join(h.Dir, "link.yaml")
-	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
-		return "", nil, err
-	}
-	return name, []string{"run", "-c", path, "--until-caught-up"}, nil
 }
 
 // tail keeps the end of what a process says, for its error.

@@ -21,9 +21,11 @@ func testHost(t *testing.T) *Host {
 func TestRivalsAreMeasured(t *testing.T) {
 	h := testHost(t)
 	const volume, records = int64(200e6), int64(20_000)
+	large := haul{workload: largeBatches, partitions: forwardPartitions, volume: volume}
+	small := haul{workload: smallRecords, partitions: forwardPartitions}
 	costs, err := alternate(testContext(t), 1, h.Progress,
-		subject{"relay", func(ctx context.Context) (Cost, error) { return h.relay(ctx, largeBatches, volume) }},
-		subject{"kgo-loop", func(ctx context.Context) (Cost, error) { return h.loop(ctx, smallRecords, records) }})
+		subject{"relay", func(ctx context.Context) (Cost, error) { return h.relay(ctx, relaySmall, large) }},
+		subject{"kgo-loop", func(ctx context.Context) (Cost, error) { return h.loop(ctx, small, records) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +45,7 @@ func TestRivalsAreMeasured(t *testing.T) {
 func TestFailureOfAProcessIsTold(t *testing.T) {
 	h := testHost(t)
 	ctx := testContext(t)
-	name, args, err := h.role(roleRelay, RelayConfig{From: "127.0.0.1:1", To: "127.0.0.1:1"})
+	name, args, err := h.role(roleRelay, RelayConfig{From: "127.0.0.1:1", To: "127.0.0.1:1", Bytes: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,12 +56,12 @@ func TestFailureOfAProcessIsTold(t *testing.T) {
 		t.Errorf("unknown role: %v", err)
 	}
 	h.Kferry = "/bin/false"
-	if _, err := h.forward(ctx, largeBatches, 1e6); err == nil || err.Error() != "/bin/false: exit status 1\n" {
+	if _, err := h.forward(ctx, haul{workload: largeBatches, partitions: 1, volume: 1e6}); err == nil || err.Error() != "/bin/false: exit status 1\n" {
 		t.Errorf("failing kferry: %v", err)
 	}
 	h.Kferry = "/bin/true" // ends well and has moved nothing
 	h.Settle = 100 * time.Millisecond
-	if _, err := h.forward(ctx, largeBatches, 1e6); err == nil || !strings.HasPrefix(err.Error(), "target holds 0 records, 0 bytes") {
+	if _, err := h.forward(ctx, haul{workload: largeBatches, partitions: 1, volume: 1e6}); err == nil || !strings.HasPrefix(err.Error(), "target holds 0 records, 0 bytes") {
 		t.Errorf("kferry that forwards nothing: %v", err)
 	}
 }
@@ -67,13 +69,25 @@ func TestFailureOfAProcessIsTold(t *testing.T) {
 // kferry itself runs between the ends: built from this tree, every record taken once.
 func TestForwardMeasuresKferry(t *testing.T) {
 	h := testHost(t)
-	for name, w := range map[string]Workload{"large batches": largeBatches, "small records": smallRecords} {
-		cost, err := h.forward(testContext(t), w, 50e6)
+	security, err := newCertificate(h.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		haul    haul
+		records int64
+	}{
+		"large batches":  {haul{largeBatches, forwardPartitions, 50e6, nil}, 80_000},
+		"small records":  {haul{smallRecords, forwardPartitions, 50e6, nil}, 80_000},
+		"tiny batches":   {haul{tinyBatches, tinyPartitions, 5e6, nil}, 40_000},
+		"TLS both sides": {haul{largeBatches, forwardPartitions, 50e6, security}, 80_000},
+	} {
+		cost, err := h.forward(testContext(t), c.haul)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if cost.Bytes < 40e6 || cost.Records < 80_000 || cost.CPU <= 0 || cost.Wall <= 0 {
-			t.Errorf("%s: %+v, want about 50 MB and some time", name, cost)
+		if cost.Bytes < c.haul.volume*8/10 || cost.Records < c.records || cost.Batches < 100 || cost.CPU <= 0 || cost.Wall <= 0 {
+			t.Errorf("%s: %+v, want about %d bytes, at least %d records and some time", name, cost, c.haul.volume, c.records)
 		}
 	}
 }

@@ -2,154 +2,90 @@ package bench
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
-	"sync"
-	"sync/atomic"
-	"time"
 )
 
-// relayBytes is the buffer of the plain relay: the rival that every figure per byte is measured against.
-const relayBytes = 256 << 10
-
 // RelayConfig is one relay: it copies From to To until From ends.
-type RelayConfig struct{ From, To string }
+type RelayConfig struct {
+	From, To string
+	Bytes    int  // of its buffer
+	Gather   bool // writes as a forwarder of batches has to: headers from one place, payloads from another
+	TLS      *Certificate
+}
 
-// Relay reads and writes through user memory. The writer is hidden from the reader and the reader from the writer, else Go
-// would splice inside the kernel.
+// The relays that a figure per byte is measured against; forward's first one is issue 3's.
+var (
+	relaySmall  = RelayConfig{Bytes: 256 << 10}
+	relayLarge  = RelayConfig{Bytes: 1 << 20}
+	relayGather = RelayConfig{Bytes: 1 << 20, Gather: true}
+)
+
+// Relay reads and writes through user memory.
 func Relay(ctx context.Context, cfg RelayConfig) error {
-	var dialer net.Dialer
-	from, err := dialer.DialContext(ctx, "tcp", cfg.From)
+	security, err := cfg.TLS.client()
+	if err != nil {
+		return err
+	}
+	from, err := dial(ctx, cfg.From, security)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	to, err := dialer.DialContext(ctx, "tcp", cfg.To)
+	to, err := dial(ctx, cfg.To, security)
 	if err != nil {
 		return err
 	}
 	defer to.Close()
 	defer context.AfterFunc(ctx, func() { from.Close(); to.Close() })()
-	_, err = io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, relayBytes))
+	buf := make([]byte, cfg.Bytes)
+	if cfg.Gather {
+		err = gather(to, from, buf)
+	} else {
+		// The writer is hidden from the reader and the reader from the writer, else Go would splice inside the kernel.
+		_, err = io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, buf)
+	}
 	if err != nil {
 		return fmt.Errorf("relay %s to %s: %w", cfg.From, cfg.To, err)
 	}
 	return nil
 }
 
-// StreamConfig is the far side of a relay: Bytes of a workload to whoever connects.
-type StreamConfig struct {
-	Workload Workload
-	Bytes    int64
-}
-
-// Stream is the relay's source or its sink: a listener with one connection after the other.
-type Stream struct {
-	l     net.Listener
-	wg    sync.WaitGroup
-	mu    sync.Mutex
-	conn  net.Conn
-	bytes atomic.Int64
-	first atomic.Int64 // unix nanoseconds
-	last  atomic.Int64
-	ended chan struct{} // gets one for the first connection that is over
-}
-
-// NewStreamSource writes the ring's batches over and over, by writev like the synthetic source, until cfg.Bytes are gone.
-func NewStreamSource(cfg StreamConfig) (*Stream, error) {
-	ring, err := cfg.Workload.Build(time.Now())
-	if err != nil {
-		return nil, err
+func dial(ctx context.Context, addr string, security *tls.Config) (net.Conn, error) {
+	if security != nil {
+		return (&tls.Dialer{Config: security}).DialContext(ctx, "tcp", addr)
 	}
-	return newStream(func(c net.Conn) error {
-		for left := cfg.Bytes; left > 0; {
-			var buffers net.Buffers
-			for _, b := range ring.Batches {
-				b = b[:min(int64(len(b)), left)]
-				left -= int64(len(b))
-				buffers = append(buffers, b)
-			}
-			if _, err := buffers.WriteTo(c); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return new(net.Dialer).DialContext(ctx, "tcp", addr)
 }
 
-// NewStreamSink reads and counts.
-func NewStreamSink() (*Stream, error) {
-	var s *Stream
-	ready := make(chan struct{})
-	s, err := newStream(func(c net.Conn) error {
-		<-ready
-		return s.count(c)
-	})
-	close(ready)
-	return s, err
-}
-
-func (s *Stream) count(c net.Conn) error {
-	buf := make([]byte, 1<<20)
+// gather copies, and of each 64 KiB the first 61 bytes, a batch's header, leave from memory of their own.
+func gather(to io.Writer, from io.Reader, buf []byte) error {
+	const step = 64 << 10
+	headers := make([][batchHeaderBytes]byte, len(buf)/step+1)
+	spare := make(net.Buffers, 0, 2*len(headers))
 	for {
-		n, err := c.Read(buf)
-		if n > 0 {
-			now := time.Now().UnixNano()
-			s.first.CompareAndSwap(0, now)
-			s.last.Store(now)
-			s.bytes.Add(int64(n))
+		n, err := from.Read(buf)
+		buffers := spare[:0]
+		for i, rest := 0, buf[:n]; len(rest) > 0; i++ {
+			chunk := rest[:min(step, len(rest))]
+			rest = rest[len(chunk):]
+			head := copy(headers[i][:], chunk)
+			buffers = append(buffers, headers[i][:head])
+			if head < len(chunk) {
+				buffers = append(buffers, chunk[head:])
+			}
 		}
-		if err == io.EOF {
+		if _, err := buffers.WriteTo(to); err != nil {
+			return err
+		}
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
 	}
-}
-
-func newStream(serve func(net.Conn) error) (*Stream, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	s := &Stream{l: l, ended: make(chan struct{}, 1)}
-	s.wg.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			s.mu.Lock()
-			s.conn = c
-			s.mu.Unlock()
-			_ = serve(c) // a relay that was cut short shows in the sink's tally
-			c.Close()
-			select {
-			case s.ended <- struct{}{}:
-			default:
-			}
-		}
-	})
-	return s, nil
-}
-
-// Addr is where the relay connects to.
-func (s *Stream) Addr() string { return s.l.Addr().String() }
-
-// Tally counts bytes alone.
-func (s *Stream) Tally() Tally {
-	return Tally{Bytes: s.bytes.Load(), First: time.Unix(0, s.first.Load()), Last: time.Unix(0, s.last.Load())}
-}
-
-// Close ends the listener and its connection.
-func (s *Stream) Close() {
-	s.l.Close()
-	s.mu.Lock()
-	if s.conn != nil {
-		s.conn.Close()
-	}
-	s.mu.Unlock()
-	s.wg.Wait()
 }

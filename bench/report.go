@@ -13,12 +13,12 @@ import (
 
 // String is a result for people: one line.
 func (r Result) String() string {
-	s := fmt.Sprintf("%-8s %-26s %12s %-10s %s to %s in %d runs", r.Scenario, r.Figure, number(r.Value), r.Unit, number(r.Min), number(r.Max), r.Runs)
+	s := fmt.Sprintf("%-13s %-36s %12s %-10s %s to %s in %d runs", r.Scenario, r.Figure, number(r.Value), r.Unit, number(r.Min), number(r.Max), r.Runs)
 	if r.Ratio != nil {
 		s += fmt.Sprintf("; %s of %s", ratio(*r.Ratio), r.Against)
 	}
 	if r.Bound != nil {
-		s += fmt.Sprintf(", bound %s: %s", ratio(*r.Bound), verdict(r.OK))
+		s += fmt.Sprintf(", bound %s: %s", r.bound(), verdict(r.OK))
 	}
 	return s
 }
@@ -35,13 +35,21 @@ func Report(ctx context.Context, w io.Writer, results []Result) error {
 			of = ratio(*r.Ratio)
 		}
 		if r.Bound != nil {
-			bound, ok = ratio(*r.Bound), verdict(r.OK)
+			bound, ok = r.bound(), verdict(r.OK)
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s %s | %s to %s | %d | %s | %s | %s | %s |\n", r.Scenario, r.Figure,
 			number(r.Value), r.Unit, number(r.Min), number(r.Max), r.Runs, r.Against, of, bound, ok)
 	}
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+// bound is printed as what it is held against: a ratio, or a value.
+func (r Result) bound() string {
+	if r.Ratio != nil {
+		return ratio(*r.Bound)
+	}
+	return number(*r.Bound) + " " + r.Unit
 }
 
 func verdict(ok bool) string {

@@ -11,17 +11,17 @@ import (
 // Roles of the processes beside the one under test. Each gets its configuration as JSON.
 const (
 	roleSource       = "source"        // SourceConfig
-	roleTarget       = "target"        // map of topics to partition counts
+	roleTarget       = "target"        // TargetConfig
 	roleStreamSource = "stream-source" // StreamConfig
-	roleStreamSink   = "stream-sink"   // null
+	roleStreamSink   = "stream-sink"   // StreamConfig
 	roleRelay        = "relay"         // RelayConfig; ends by itself
 	roleLoop         = "kgo-loop"      // LoopConfig; ends by itself
 )
 
 // ready is the first line that an end prints.
 type ready struct {
-	Addr           string
-	Records, Bytes int64 // what a source holds, all partitions together
+	Addr                    string
+	Batches, Records, Bytes int64 // what a source holds, all partitions together
 }
 
 // Role runs one role. An end answers each line of in with its Tally and closes when in does, so that it never outlives the
@@ -39,13 +39,13 @@ func Role(ctx context.Context, name, config string, in io.Reader, out io.Writer)
 		}
 		defer s.Close()
 		n := int64(cfg.Partitions)
-		return talk(ready{s.Addr(), n * s.Records(), n * s.Bytes()}, func() Tally { return Tally{} }, in, out)
+		return talk(ready{s.Addr(), n * cfg.Batches, n * s.Records(), n * s.Bytes()}, func() Tally { return Tally{} }, in, out)
 	case roleTarget:
-		var topics map[string]int32
-		if err := json.Unmarshal([]byte(config), &topics); err != nil {
+		var cfg TargetConfig
+		if err := json.Unmarshal([]byte(config), &cfg); err != nil {
 			return err
 		}
-		t, err := NewTarget(topics)
+		t, err := NewTarget(cfg)
 		if err != nil {
 			return err
 		}
@@ -56,11 +56,11 @@ func Role(ctx context.Context, name, config string, in io.Reader, out io.Writer)
 		if err := json.Unmarshal([]byte(config), &cfg); err != nil {
 			return err
 		}
-		open := func() (*Stream, error) { return NewStreamSource(cfg) }
+		open := NewStreamSource
 		if name == roleStreamSink {
 			open = NewStreamSink
 		}
-		s, err := open()
+		s, err := open(cfg)
 		if err != nil {
 			return err
 		}

@@ -12,7 +12,9 @@ type Scenario struct {
 // Scenarios are all there are, in the order in which they are listed.
 func Scenarios() []Scenario {
 	return []Scenario{
-		{"forward", "kferry between a synthetic source and a discarding target, beside a TCP relay and a kgo loop", Forward},
+		{"forward", "kferry between a synthetic source and a discarding target, beside TCP relays and a kgo loop", Forward},
+		{"small-batches", "the same with ten records of 100 B in a batch and 64 partitions, beside a kgo loop", SmallBatches},
+		{"tls", "the same with TLS on both legs, beside a relay with TLS on both legs", TLS},
 		{"mm2", "kferry and MirrorMaker 2, tuned by hand, between two real brokers", MM2},
 	}
 }

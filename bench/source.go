@@ -20,8 +20,9 @@ const fetchWaitMax = 5 * time.Second
 type SourceConfig struct {
 	Topic      string
 	Partitions int32
-	Batches    int64 // in each partition
+	Batches    int64 // in each partition; 0: all are empty
 	Workload   Workload
+	TLS        *Certificate
 }
 
 // Source serves SourceConfig by real protocol: whatever kfake answers, and Fetch from the ring. Batches leave by writev; only
@@ -41,7 +42,11 @@ func NewSource(ctx context.Context, cfg SourceConfig) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{cfg: cfg, ring: ring, front: newFront()}
+	front, err := newFront(cfg.TLS)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{cfg: cfg, ring: ring, front: front}
 	s.front.answer = map[int16]func(io.Writer, *request, *scratch) (bool, error){int16(kmsg.Fetch): s.fetch}
 	s.front.amend = map[int16]func(kmsg.Request, kmsg.Response){
 		int16(kmsg.ListOffsets):          s.listOffsets,
@@ -52,7 +57,7 @@ func NewSource(ctx context.Context, cfg SourceConfig) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the source's broker: %w", err)
 	}
-	ids, err := topicIDs(ctx, s.Addr())
+	ids, err := topicIDs(ctx, s.Addr(), cfg.TLS)
 	if err != nil {
 		s.Close()
 		return nil, err
@@ -227,8 +232,16 @@ func amendLatest(req *kmsg.ListOffsetsRequest, resp *kmsg.ListOffsetsResponse, e
 }
 
 // topicIDs asks a cluster for its topics.
-func topicIDs(ctx context.Context, addr string) (map[string][16]byte, error) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(addr))
+func topicIDs(ctx context.Context, addr string, security *Certificate) (map[string][16]byte, error) {
+	options := []kgo.Opt{kgo.SeedBrokers(addr)}
+	if security != nil {
+		dial, err := security.client()
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, kgo.DialTLSConfig(dial))
+	}
+	client, err := kgo.NewClient(options...)
 	if err != nil {
 		return nil, err
 	}

@@ -27,10 +27,17 @@ type Tally struct {
 	Last       time.Time
 }
 
+// TargetConfig says what is there from the start.
+type TargetConfig struct {
+	Topics map[string]int32 // partition counts, by name
+	TLS    *Certificate
+}
+
 // Target is a synthetic cluster of one broker. Topics whose names end in .internal, or begin with __, are kfake's and are
 // stored. Batches for all others are checked as a broker would (size, CRC, count, sequence), counted and forgotten; only their
 // decompression is left out.
 type Target struct {
+	cfg     TargetConfig
 	front   *front
 	cluster *kfake.Cluster
 
@@ -45,19 +52,22 @@ type logKey struct {
 	partition int32
 }
 
-// NewTarget listens on a free loopback port; topics, by name and partition count, are there from the start. Close ends it.
-func NewTarget(topics map[string]int32) (*Target, error) {
-	t := &Target{front: newFront(), names: make(map[[16]byte]string), logs: make(map[logKey]*log)}
+// NewTarget listens on a free loopback port. Close ends it.
+func NewTarget(cfg TargetConfig) (*Target, error) {
+	front, err := newFront(cfg.TLS)
+	if err != nil {
+		return nil, err
+	}
+	t := &Target{cfg: cfg, front: front, names: make(map[[16]byte]string), logs: make(map[logKey]*log)}
 	t.front.answer = map[int16]func(io.Writer, *request, *scratch) (bool, error){int16(kmsg.Produce): t.produce}
 	t.front.amend = map[int16]func(kmsg.Request, kmsg.Response){
 		int16(kmsg.ListOffsets):       t.listOffsets,
 		int16(kmsg.DescribeProducers): t.describeProducers,
 	}
 	options := []kfake.Opt{kfake.NumBrokers(1), kfake.ClusterID("kferry-bench-target"), kfake.ListenFn(t.front.listen)}
-	for topic, partitions := range topics {
+	for topic, partitions := range cfg.Topics {
 		options = append(options, kfake.SeedTopics(partitions, topic))
 	}
-	var err error
 	if t.cluster, err = kfake.NewCluster(options...); err != nil {
 		return nil, fmt.Errorf("start the target's broker: %w", err)
 	}
@@ -140,7 +150,7 @@ func (t *Target) name(rt kmsg.ProduceRequestTopic) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	ids, err := topicIDs(ctx, t.Addr())
+	ids, err := topicIDs(ctx, t.Addr(), t.cfg.TLS)
 	if err != nil {
 		return "", err
 	}

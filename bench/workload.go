@@ -32,6 +32,7 @@ type Workload struct {
 	Codec       string // none, gzip, snappy, lz4 or zstd
 	RecordBytes int    // bytes of each value; keys are null
 	BatchBytes  int    // every batch is at least this long, header included, as it lies in the log
+	Records     int    // in each batch; 0: as many as BatchBytes asks for
 }
 
 // Ring is a workload encoded once. Batch i of any partition is Batches[i % len(Batches)] with its base offset changed, which is
@@ -53,8 +54,8 @@ func (w Workload) Build(now time.Time) (*Ring, error) {
 		return nil, fmt.Errorf("workload of %d B records in %d B batches: too small to build", w.RecordBytes, w.BatchBytes)
 	}
 	// The first batch finds the record count, with 1 % to spare for batches that compress a little better.
-	records, want := 1, w.BatchBytes+w.BatchBytes/100
-	for {
+	records, want := max(1, w.Records), w.BatchBytes+w.BatchBytes/100
+	for w.Records == 0 {
 		b, _ := w.encode(compressor, 0, records, now)
 		if len(b) >= want {
 			break

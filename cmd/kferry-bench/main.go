@@ -54,7 +54,7 @@ func listCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, s := range bench.Scenarios() {
-				fmt.Fprintf(cmd.OutOrStdout(), "%-9s %s\n", s.Name, s.About)
+				fmt.Fprintf(cmd.OutOrStdout(), "%-13s %s\n", s.Name, s.About)
 			}
 			return nil
 		},
