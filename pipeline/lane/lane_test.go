@@ -473,9 +473,9 @@ func TestLaneParkAndBounds(t *testing.T) {
 		r := newRig(t, 10, DefaultOptions(5, 10_000), &target{})
 		r.source.change(func() { r.source.code = 1 }) // OFFSET_OUT_OF_RANGE, though it lies inside: asked again
 		r.until(t, "done", func(s Status) bool { return s.Position.Src == 20 })
-		r.Park(PartitionsReason, "2 partitions, 3 are needed")
+		r.Park(RecreatedReason, "another id")
 		s := r.until(t, "parked", func(s Status) bool { return s.State == Parked })
-		if s.Reason != PartitionsReason || s.Detail != "2 partitions, 3 are needed" {
+		if s.Reason != RecreatedReason || s.Detail != "another id" {
 			t.Errorf("parked with %+v", s)
 		}
 		r.Stop()

@@ -61,7 +61,6 @@ const (
 	SourceGoneReason  Reason = "source-gone"
 	TargetLostReason  Reason = "target-lost"
 	FormatReason      Reason = "target-format"
-	PartitionsReason  Reason = "partition-count"
 	EpochsReason      Reason = "epochs-used-up"
 	FencedReason      Reason = "fenced"
 	RefusedReason     Reason = "refused"
@@ -98,7 +97,6 @@ func ReasonTable() []ReasonInfo {
 		{SourceGoneReason, Parked, "the source partition does not exist any more", "nothing to do if the topic was deleted on purpose"},
 		{TargetLostReason, Parked, "the target partition is shorter than what was written to it, or its topic is another one", "the target was rebuilt or truncated: compare, then decide"},
 		{FormatReason, Parked, "the target topic has an old message format, which refuses producer ids", "set message.format.version of the target topic to 0.11 or later"},
-		{PartitionsReason, Parked, "the target topic has too few partitions", "add partitions to the target topic until it has as many as the source"},
 		{EpochsReason, Parked, "the lane's producer epochs are used up", "stop kferry, delete the link's producer record, start again"},
 		{FencedReason, Parked, "another kferry writes this partition under a newer epoch", "run one instance per link: stop the other one, then restart this one"},
 		{RefusedReason, Parked, "the target refused the batch for good", "the log line holds the broker's own words"},

@@ -55,7 +55,6 @@ type Source struct {
 type reader struct {
 	quiet   *fetcher
 	backlog []*fetcher
-	next    int
 }
 
 // New makes a source. credit bounds what its responses pin, pool is where they live. Run starts it.

@@ -1,0 +1,137 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"kferry/partitioner"
+	"kferry/pipeline/cluster"
+	"kferry/pipeline/control"
+	"kferry/pipeline/state"
+)
+
+// follow keeps the lanes in step with the source's topics until the link is to stop, in job mode until all is copied.
+func (l *Link) follow(ctx context.Context, failed <-chan error, j **job) error {
+	refresh := time.NewTimer(0)
+	defer refresh.Stop()
+	check := time.NewTicker(200 * time.Millisecond)
+	defer check.Stop()
+	synced := false
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case err := <-failed:
+			return err
+		case <-l.p.stopping:
+			return nil
+		case <-refresh.C:
+			wait := l.cfg.Refresh
+			if err := l.sync(ctx, !synced); err == nil {
+				synced = true
+			} else if ctx.Err() == nil {
+				if errors.Is(err, ErrRefused) || cluster.Fatal(err) {
+					return fmt.Errorf("link %s: %w", l.cfg.Name, err)
+				}
+				l.log.Warn("cannot follow the topics, trying again", "err", err)
+				wait = min(wait, retryEvery)
+			}
+			refresh.Reset(wait)
+		case <-check.C:
+			if !l.p.opts.UntilCaughtUp || !synced {
+				continue
+			}
+			if *j == nil {
+				*j = newJob(l)
+			}
+			if (*j).done() {
+				return nil
+			}
+		}
+	}
+}
+
+// sync creates and grows target topics and starts lanes for partitions that have none.
+func (l *Link) sync(ctx context.Context, first bool) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	topics, err := l.topics.Sync(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.from.Refresh(ctx); err != nil {
+		return err
+	}
+	if err := l.to.Refresh(ctx); err != nil {
+		return err
+	}
+	if fresh := l.fresh(topics); len(fresh) > 0 {
+		if err := l.start(ctx, fresh, first); err != nil {
+			return err
+		}
+	}
+	if first {
+		return l.store.PutLink(ctx, l.cfg.Name, l.record)
+	}
+	return nil
+}
+
+// fresh lists the partitions that need a lane and notes what stands in a topic's way.
+func (l *Link) fresh(topics []control.Topic) []*running {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var fresh []*running
+	problems := make(map[string]string)
+	for i := range topics {
+		t := &topics[i]
+		switch {
+		case errors.Is(t.Err, control.ErrNotForwarded):
+			l.log.Debug("topic not forwarded", "topic", t.Source, "why", t.Err)
+			continue
+		case t.Err != nil:
+			problems[t.Source] = t.Err.Error()
+		}
+		if t.Target == "" || t.TargetPartitions == 0 {
+			continue
+		}
+		if _, err := partitioner.NewMapper(t.Source, t.SourcePartitions, t.TargetPartitions); err != nil && t.Err == nil {
+			problems[t.Source] = err.Error()
+		}
+		for p := range min(t.SourcePartitions, t.TargetPartitions) {
+			key := state.LaneKey{Link: l.cfg.Name, Topic: t.Source, TopicID: t.SourceID, Partition: p}
+			name := place(t.Source, p)
+			if _, known := l.byName[name]; known {
+				continue // also when the id is another one: the source tells that lane
+			}
+			fresh = append(fresh, &running{key: key, target: t.Target, started: time.Now()})
+		}
+	}
+	for topic, why := range problems {
+		if l.problems[topic] != why {
+			l.log.Error("topic not copied as it should be", "topic", topic, "err", why)
+		}
+	}
+	l.problems = problems
+	return fresh
+}
+
+// blame notes the topics that may not be asked about as problems. What another try cures comes back as an error.
+func (l *Link) blame(failed map[string]error) (again error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for topic, err := range failed {
+		if !errors.Is(err, kerr.TopicAuthorizationFailed) {
+			again = err
+			continue
+		}
+		if l.problems[topic] != err.Error() {
+			l.log.Error("topic not copied as it should be", "topic", topic, "err", err)
+		}
+		l.problems[topic] = err.Error()
+	}
+	return again
+}

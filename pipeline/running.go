@@ -1,0 +1,173 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"kferry/batch"
+	"kferry/pipeline/cluster"
+	"kferry/pipeline/lane"
+	"kferry/pipeline/state"
+)
+
+// running is a lane with what the link knows of it.
+type running struct {
+	key     state.LaneKey
+	target  string
+	lane    *lane.Lane
+	frozen  bool // parked before it began: its stored position stays as it is
+	started time.Time
+}
+
+// original and copied name the lane's partition on both sides.
+func (r *running) original() cluster.Place {
+	return cluster.Place{Topic: r.key.Topic, Partition: r.key.Partition}
+}
+
+func (r *running) copied() cluster.Place {
+	return cluster.Place{Topic: r.target, Partition: r.key.Partition}
+}
+
+func place(topic string, partition int32) string { return fmt.Sprintf("%s/%d", topic, partition) }
+
+// start finds where lanes begin and starts them: a few requests for all of them.
+func (l *Link) start(ctx context.Context, fresh []*running, first bool) error {
+	plan, failed, err := l.plan(ctx, fresh, first)
+	if err != nil {
+		return err
+	}
+	checkpoints := make(map[state.LaneKey]state.Checkpoint, len(plan))
+	for _, s := range plan {
+		if s.park == lane.NoReason {
+			checkpoints[s.run.key] = stored(lane.Checkpoint{Position: s.at, ID: s.id, Shared: s.shared})
+		}
+	}
+	// Durable before the first batch: from here on an end that is not clean can be told.
+	if err := l.store.PutCheckpoints(ctx, checkpoints); err != nil {
+		return err
+	}
+	held := max(l.p.cfg.MemoryBytes/2/int64(len(fresh)+l.laneCount()), 256<<10)
+	now := time.Now()
+	for _, s := range plan {
+		m := lane.NewMachine(lane.DefaultOptions(l.p.tuning.Depth, held), s.id, s.at, s.shared, now)
+		if s.park != lane.NoReason {
+			m.Park(s.park, s.detail, now)
+		}
+		l.launch(s, m)
+	}
+	return l.blame(failed)
+}
+
+func (l *Link) laneCount() int {
+	n := 0
+	for _, x := range l.p.links {
+		x.mu.Lock()
+		n += len(x.lanes)
+		x.mu.Unlock()
+	}
+	return n
+}
+
+// deferred lets the cursor deliver to a lane that is made after it.
+type deferred struct{ lane *lane.Lane }
+
+func (d *deferred) deliver(x lane.Delivery) { d.lane.Deliver(x) }
+
+func (l *Link) launch(s *laneStart, m *lane.Machine) {
+	r := s.run
+	var d deferred
+	cursor := l.source.Open(r.key.Topic, r.key.TopicID, r.key.Partition, d.deliver)
+	log := l.log.With("topic", r.key.Topic, "partition", r.key.Partition)
+	save := func(ctx context.Context, cp lane.Checkpoint) error {
+		return l.store.PutCheckpoints(ctx, map[state.LaneKey]state.Checkpoint{r.key: stored(cp)})
+	}
+	r.lane = lane.New(m, cursor, l.sink.Partition(r.target, r.key.Partition), save, log)
+	d.lane = r.lane
+	r.lane.Notify(func() {
+		l.mu.Lock()
+		l.moved = append(l.moved, r)
+		l.mu.Unlock()
+	})
+	r.frozen = s.park != lane.NoReason
+	l.mu.Lock()
+	l.lanes[r.key] = r
+	l.byName[place(r.key.Topic, r.key.Partition)] = r.key
+	l.mu.Unlock()
+	l.wg.Go(func() { r.lane.Run(l.life) })
+}
+
+// running lists the lanes in no order.
+func (l *Link) running() []*running {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]*running, 0, len(l.lanes))
+	for _, r := range l.lanes {
+		all = append(all, r)
+	}
+	return all
+}
+
+// mark hands positions to the store, so that a change is stored within a second.
+func (l *Link) mark(ctx context.Context) {
+	tick := time.NewTicker(150 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		l.mu.Lock()
+		moved := l.moved
+		l.moved = nil
+		l.mu.Unlock()
+		for _, r := range moved {
+			if cp, news := r.lane.Moved(); news && !r.frozen {
+				cp.Clean = false // the last word is handOver's
+				l.store.Mark(r.key, stored(cp))
+			}
+		}
+	}
+}
+
+// handOver stops the lanes, within the grace, and stores where they stand. It says whether all ended clean.
+func (l *Link) handOver(ctx context.Context) (clean bool) {
+	lanes := l.running()
+	for _, r := range lanes {
+		r.lane.Stop()
+	}
+	grace, cancel := context.WithTimeout(ctx, l.p.opts.Grace)
+	defer cancel()
+	stop := context.AfterFunc(grace, l.endLanes)
+	l.wg.Wait()
+	stop()
+	clean = true
+	for _, r := range lanes {
+		st := r.lane.Status()
+		clean = clean && st.Clean
+		if st.State == lane.Stopped && st.Reason != lane.NoReason && !st.Clean {
+			l.log.Warn("lane ended in doubt", "topic", r.key.Topic, "partition", r.key.Partition, "reason", string(st.Reason), "detail", st.Detail)
+		}
+		if !r.frozen {
+			l.store.Mark(r.key, stored(st.Checkpoint))
+		}
+	}
+	flush, cancel2 := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel2()
+	if err := l.store.Flush(flush); err != nil {
+		l.log.Error("positions not stored: the next start begins at the stored ones", "err", err)
+		return false
+	}
+	return clean
+}
+
+// stored is a lane's position as the state topic keeps it.
+func stored(cp lane.Checkpoint) state.Checkpoint {
+	return state.Checkpoint{SrcNext: cp.Src, SeqNext: int32(cp.Seq), DstNext: cp.Dst, PID: cp.ID.ProducerID, Epoch: cp.ID.Epoch,
+		LeaderEpoch: cp.SrcEpoch, Clean: cp.Clean, Shared: cp.Shared}
+}
+
+func identity(cp state.Checkpoint) batch.Identity {
+	return batch.Identity{ProducerID: cp.PID, Epoch: cp.Epoch}
+}
