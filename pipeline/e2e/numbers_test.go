@@ -153,6 +153,13 @@ func bounds(t *testing.T, k *kafkatest.Kafka, topic string) (starts, ends map[in
 	return boundsBy(t, adminOf(t, k), topic)
 }
 
+// ends are the high watermarks of a topic's partitions.
+func ends(t *testing.T, k *kafkatest.Kafka, topic string) map[int32]int64 {
+	t.Helper()
+	_, ends := bounds(t, k, topic)
+	return ends
+}
+
 func boundsBy(t *testing.T, admin *kadm.Client, topic string) (starts, ends map[int32]int64) {
 	t.Helper()
 	offsets := func(list func(context.Context, ...string) (kadm.ListedOffsets, error)) map[int32]int64 {
