@@ -185,6 +185,8 @@ func TestTextsNameWhatExists(t *testing.T) {
 	docs := documented(t)
 	link := regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
 	file := regexp.MustCompile("`((?:batch|bench|cmd|docs|partitioner|pipeline|tuning)/[A-Za-z0-9_./-]*)`")
+	room := regexp.MustCompile("(?m)^\\| `([a-z/]+/)` \\|.*$") // of DESIGN.md's file map: names in its row lie in it
+	inRoom := regexp.MustCompile("`([a-z_]+\\.go|testdata/)`")
 	name := regexp.MustCompile(`kferry_[a-z_]+[a-z]`)
 	for _, path := range texts {
 		body := text(t, path)
@@ -196,6 +198,13 @@ func TestTextsNameWhatExists(t *testing.T) {
 		for _, m := range file.FindAllStringSubmatch(body, -1) {
 			if _, err := os.Stat(filepath.Join("..", m[1])); err != nil {
 				t.Errorf("%s names %s: %v", path, m[1], err)
+			}
+		}
+		for _, row := range room.FindAllStringSubmatch(body, -1) {
+			for _, m := range inRoom.FindAllStringSubmatch(row[0], -1) {
+				if _, err := os.Stat(filepath.Join("..", row[1], m[1])); err != nil {
+					t.Errorf("%s names %s in %s: %v", path, m[1], row[1], err)
+				}
 			}
 		}
 		for _, m := range name.FindAllString(body, -1) {
