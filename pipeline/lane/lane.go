@@ -115,7 +115,7 @@ func (m *letters) reset() {
 func New(m *Machine, cursor Cursor, sink Sink, save func(context.Context, Checkpoint) error, log *slog.Logger) *Lane {
 	l := &Lane{machine: m, cursor: cursor, sink: sink, save: save, log: log}
 	l.in.wake = make(chan struct{}, 1)
-	l.publish(time.Time{})
+	m.status(&l.status) // not published: where a lane begins is no move, and Notify is still to come
 	return l
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -246,6 +247,7 @@ type rig struct {
 	wg     sync.WaitGroup
 	cancel context.CancelFunc
 	ended  chan struct{}
+	told   atomic.Int32 // how often the lane said that it has moved
 }
 
 func newRig(t *testing.T, n int, opts Options, target *target) *rig {
@@ -269,6 +271,7 @@ func newRig(t *testing.T, n int, opts Options, target *target) *rig {
 		return nil
 	}
 	r.Lane = New(m, r.source, target, save, slog.New(slog.NewTextHandler(&r.log, nil)))
+	r.Notify(func() { r.told.Add(1) })
 	r.source.to = r.Lane.Deliver
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
@@ -355,6 +358,25 @@ func TestLaneCopies(t *testing.T) {
 }
 
 // Nothing goes out under a new epoch before it is stored.
+// Whoever stores positions is told when there is something to store, the first time too.
+func TestLaneTellsOfMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, 10, DefaultOptions(5, 10_000), &target{})
+		r.until(t, "done", func(s Status) bool { return s.Position.Src == 20 })
+		if told := r.told.Load(); told != 1 {
+			t.Errorf("told %d times before anyone looked, want once", told)
+		}
+		if cp, news := r.Moved(); !news || cp.Src != 20 {
+			t.Errorf("moved: %v, to %+v", news, cp)
+		}
+		if cp, news := r.Moved(); news {
+			t.Errorf("moved again, to %+v", cp)
+		}
+		r.Stop()
+		r.end(t)
+	})
+}
+
 func TestLaneSavesEpochFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts := DefaultOptions(5, 10_000)
