@@ -27,7 +27,18 @@ func TestFigures(t *testing.T) {
 	if even.Value != 2.5 || even.Min != 1 || even.Max != 4 {
 		t.Errorf("four runs: %+v", even)
 	}
+	for bound, ok := range map[float64]bool{20: true, 19: false} {
+		if got := odd.within(bound); got.OK != ok || *got.Bound != bound || got.Ratio != nil || got.Against != "" {
+			t.Errorf("bound %v of the value: %+v", bound, got)
+		}
+	}
+	if got := odd.within(19).String(); !strings.HasSuffix(got, "10 to 30 in 3 runs, bound 19 ns/record: MISSED") {
+		t.Errorf("line for people: %s", got)
+	}
 	rival := told("s", "rival", "ns/record", costs(400), perRecord)
+	if got := cheapest(rival, odd, rival); got.Figure != "f" {
+		t.Errorf("cheapest: %+v", got)
+	}
 	for bound, ok := range map[float64]bool{0.05: true, 0.04: false} {
 		if got := odd.judged(rival, bound); *got.Ratio != 0.05 || got.OK != ok || got.Against != "rival" || *got.Bound != bound {
 			t.Errorf("bound %v: %+v", bound, got)
@@ -89,7 +100,7 @@ func TestFiguresAreListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"forward.go", "mm2.go", "smallbatches.go", "tls.go"} {
+	for _, file := range []string{"forward.go", "mm2.go", "smallbatches.go", "tls.go", "idle.go", "stuck.go", "latency.go", "allocations.go"} {
 		code, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -23,5 +24,23 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if builtIn != "" {
+			os.RemoveAll(builtIn)
+		}
+		os.Exit(code)
+	}))
 }
+
+// builtIn is where the tests' kferry lies; set by built.
+var builtIn string
+
+// built is kferry from this tree, once for all tests: linking takes longer than they do.
+var built = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "kferry-bench-test-")
+	if err != nil {
+		return "", err
+	}
+	builtIn = dir
+	return (&Host{Dir: dir}).kferry(context.Background())
+})

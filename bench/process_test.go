@@ -14,7 +14,11 @@ func testHost(t *testing.T) *Host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Host{Self: []string{self, "role"}, Dir: t.TempDir(), Progress: t.Output()}
+	kferry, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Host{Self: []string{self, "role"}, Kferry: kferry, Dir: t.TempDir(), Progress: t.Output()}
 }
 
 // The rivals are measured as processes: their CPU time is theirs, and all that was sent arrived.

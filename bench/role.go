@@ -16,6 +16,8 @@ const (
 	roleStreamSink   = "stream-sink"   // StreamConfig
 	roleRelay        = "relay"         // RelayConfig; ends by itself
 	roleLoop         = "kgo-loop"      // LoopConfig; ends by itself
+	roleConsumer     = "consumer"      // ConsumerConfig
+	roleCluster      = "cluster"       // ClusterConfig
 )
 
 // ready is the first line that an end prints.
@@ -29,8 +31,8 @@ type ready struct {
 func Role(ctx context.Context, name, config string, in io.Reader, out io.Writer) error {
 	switch name {
 	case roleSource:
-		var cfg SourceConfig
-		if err := json.Unmarshal([]byte(config), &cfg); err != nil {
+		cfg, err := decode[SourceConfig](config)
+		if err != nil {
 			return err
 		}
 		s, err := NewSource(ctx, cfg)
@@ -41,8 +43,8 @@ func Role(ctx context.Context, name, config string, in io.Reader, out io.Writer)
 		n := int64(cfg.Partitions)
 		return talk(ready{s.Addr(), n * cfg.Batches, n * s.Records(), n * s.Bytes()}, func() Tally { return Tally{} }, in, out)
 	case roleTarget:
-		var cfg TargetConfig
-		if err := json.Unmarshal([]byte(config), &cfg); err != nil {
+		cfg, err := decode[TargetConfig](config)
+		if err != nil {
 			return err
 		}
 		t, err := NewTarget(cfg)
@@ -51,9 +53,31 @@ func Role(ctx context.Context, name, config string, in io.Reader, out io.Writer)
 		}
 		defer t.Close()
 		return talk(ready{Addr: t.Addr()}, t.Tally, in, out)
+	case roleCluster:
+		cfg, err := decode[ClusterConfig](config)
+		if err != nil {
+			return err
+		}
+		c, err := NewCluster(cfg)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return talk(ready{Addr: c.ListenAddrs()[0]}, func() Tally { return Tally{} }, in, out)
+	case roleConsumer:
+		cfg, err := decode[ConsumerConfig](config)
+		if err != nil {
+			return err
+		}
+		c, err := NewConsumer(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return talk(ready{}, func() Tally { return Tally{} }, in, out)
 	case roleStreamSource, roleStreamSink:
-		var cfg StreamConfig
-		if err := json.Unmarshal([]byte(config), &cfg); err != nil {
+		cfg, err := decode[StreamConfig](config)
+		if err != nil {
 			return err
 		}
 		open := NewStreamSource
@@ -67,19 +91,24 @@ func Role(ctx context.Context, name, config string, in io.Reader, out io.Writer)
 		defer s.Close()
 		return talk(ready{Addr: s.Addr(), Bytes: cfg.Bytes}, s.Tally, in, out)
 	case roleRelay:
-		var cfg RelayConfig
-		if err := json.Unmarshal([]byte(config), &cfg); err != nil {
+		cfg, err := decode[RelayConfig](config)
+		if err != nil {
 			return err
 		}
 		return Relay(ctx, cfg)
 	case roleLoop:
-		var cfg LoopConfig
-		if err := json.Unmarshal([]byte(config), &cfg); err != nil {
+		cfg, err := decode[LoopConfig](config)
+		if err != nil {
 			return err
 		}
 		return Loop(ctx, cfg)
 	}
 	return fmt.Errorf("role %q: unknown", name)
+}
+
+func decode[Config any](text string) (cfg Config, err error) {
+	err = json.Unmarshal([]byte(text), &cfg)
+	return cfg, err
 }
 
 func talk(hello ready, tally func() Tally, in io.Reader, out io.Writer) error {
