@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Result is one figure of one scenario: a line of kferry-bench's output. Its field names are a contract (design.md, section 8).
+// Result is one figure of one scenario: a line of kferry-bench's output. Its field names are a contract: scripts lean on them.
 type Result struct {
 	Scenario string   `json:"scenario"`
 	Figure   string   `json:"figure"` // a slug of figures.md

@@ -39,7 +39,7 @@ type header struct {
 	time       int64
 }
 
-// checkHeader makes the checks of wire-rules 1.1 that need no record: the reason is empty for a batch that passes.
+// checkHeader makes the checks of Kafka's LogValidator that need no record: the reason is empty for a batch that passes.
 func checkHeader(b []byte) (h header, reason string) {
 	be := binary.BigEndian
 	if len(b) < batchHeaderBytes {

@@ -83,7 +83,7 @@ func (l *Link) writeMetrics(w io.Writer, now time.Time) {
 		if n := st.Counts.Skipped; n > 0 {
 			counter(w, `kferry_losses_records_total`+with(labels, "kind", "retention"), n)
 		}
-		if n := st.Counts.Doubled; n > 0 {
+		if n := st.Counts.Doubled + r.twice; n > 0 {
 			counter(w, `kferry_losses_records_total`+with(labels, "kind", "possibly-doubled"), n)
 		}
 		if n := st.Counts.Looks; n > 0 {

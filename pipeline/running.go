@@ -16,7 +16,8 @@ type running struct {
 	key     state.LaneKey
 	target  string
 	lane    *lane.Lane
-	frozen  bool // parked before it began: its stored position stays as it is
+	twice   int64 // records that an end which was not clean may have doubled
+	frozen  bool  // parked before it began: its stored position stays as it is
 	started time.Time
 }
 
@@ -89,7 +90,7 @@ func (l *Link) launch(s *laneStart, m *lane.Machine) {
 		l.moved = append(l.moved, r)
 		l.mu.Unlock()
 	})
-	r.frozen = s.park != lane.NoReason
+	r.frozen, r.twice = s.park != lane.NoReason, s.twice
 	l.mu.Lock()
 	l.lanes[r.key] = r
 	l.byName[place(r.key.Topic, r.key.Partition)] = r.key

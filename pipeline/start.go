@@ -21,6 +21,7 @@ type laneStart struct {
 	id     batch.Identity
 	shared bool
 	park   lane.Reason // the lane starts parked
+	twice  int64       // records behind the stored position that are on the target and will be written again
 	detail string
 }
 
@@ -90,6 +91,7 @@ func (l *Link) resume(s *laneStart, cp state.Checkpoint, end int64) {
 	s.id.Epoch++
 	s.at.Seq, s.at.Dst = 0, end
 	if n := end - cp.DstNext; n > 0 {
+		s.twice = n
 		l.log.Warn("the last end was not clean: going back to the stored position", "topic", s.run.key.Topic, "partition", s.run.key.Partition,
 			"src_offset", cp.SrcNext, "records_possibly_doubled", n)
 	}

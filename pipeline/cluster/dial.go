@@ -89,7 +89,7 @@ func timedOut(ctx context.Context, err error) error {
 }
 
 // newDialer returns the TCP dialer of all our connections. Buffer sizes are left alone: setting them would switch off the kernel's
-// autotuning (tuning.md 1.4). Keepalive finds a peer that is gone while nothing is in flight, the user timeout one that no longer
+// autotuning. Keepalive finds a peer that is gone while nothing is in flight, the user timeout one that no longer
 // acknowledges what we send.
 func newDialer() *net.Dialer {
 	return &net.Dialer{

@@ -10,6 +10,6 @@
 //  2. Release the Buf of every Response.
 //  3. Never put Fetch and Produce on one connection: a broker answers strictly in turn, so a long poll holds up what is behind it.
 //  4. After the first error of Read or Write the connection is dead: all that was in flight is in doubt. Call Close or Reset (for
-//     Produce always Reset: after a FIN a broker still appends what it has read, wire-rules.md 0 (10)), and dial again after Backoff.
+//     Produce always Reset: after a FIN a broker still appends what it has read), and dial again after Backoff.
 //  5. Reconnect before Expires, where the broker limits a SASL session (KIP-368).
 package cluster

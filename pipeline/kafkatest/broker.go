@@ -100,7 +100,7 @@ func (b *Broker) advertised(l Listener) string {
 	return b.addrs[l]
 }
 
-// writeConfig writes server.properties by the recipe of shared/kafka-real.md, section 2, and the logging configuration.
+// writeConfig writes server.properties for a broker that is its own controller, small and quick to start, and the logging configuration.
 func (b *Broker) writeConfig() error {
 	var voters, listeners, advertised, protocol []string
 	for _, peer := range b.kafka.brokers {

@@ -8,8 +8,8 @@ import (
 )
 
 // NewFake starts an in-process kfake cluster with a cluster id of its own, so that two of them are two clusters to
-// kferry. Topics come from kfake.SeedTopics or by hand, never by themselves. The caller closes it. Where kfake differs
-// from Kafka: shared/wire-rules.md, section 6.
+// kferry. Topics come from kfake.SeedTopics or by hand, never by themselves. The caller closes it. It differs
+// from Kafka: records are never decoded, every replica is in step, producer states are kept but not told.
 func NewFake(brokers int, opts ...kfake.Opt) (*kfake.Cluster, error) {
 	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(brokers), kfake.ClusterID(newClusterID())}, opts...)...)
 	if err != nil {

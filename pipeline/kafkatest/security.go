@@ -153,7 +153,7 @@ func pemBlock(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// config is the part of server.properties that the listeners need; shared/kafka-real.md, section 3.
+// config is the part of server.properties that the listeners need.
 func (s *Security) config(dir string) map[string]string {
 	keystore := func(name string) string { return filepath.Join(dir, "tls", name+"-keystore.pem") }
 	config := map[string]string{

@@ -48,7 +48,7 @@ type Completion struct {
 	Base    int64  // with Acked: base offset on the target, -1 if the broker did not say
 }
 
-// LookResult is what the target says about our last write, asked of the partition's leader (wire-rules: two witnesses).
+// LookResult is what the target says about our last write, asked of the partition's leader by two witnesses.
 type LookResult struct {
 	End     int64 // high watermark by ListOffsets of the leader of the current epoch, asked before and after Last
 	Known   bool  // the target holds producer state for (producer id, epoch)

@@ -28,7 +28,8 @@ func (m *Machine) LookFailed(why string, now time.Time) {
 
 func (m *Machine) lookAgain(now time.Time) { m.retryLater(now) }
 
-// LookedUp weighs what the target says about our last write (wire-rules.md 4.1).
+// LookedUp weighs what the target says about our last write by two witnesses that have to agree: the last sequence that the
+// leader knows of us, and the end of what its replicas have confirmed.
 func (m *Machine) LookedUp(l LookResult, now time.Time) {
 	m.looking = false
 	if m.state != Doubt && m.state != HandingOver {
@@ -224,7 +225,7 @@ func (m *Machine) raiseEpoch(now time.Time) {
 	}
 	m.id.Epoch++
 	m.walk, m.jump, m.alone = 0, 0, true
-	m.ack.Seq, m.tip.Seq, m.sentSeq = 0, 0, 0
+	m.ack.Seq, m.tip.Seq, m.sentSeq, m.prints = 0, 0, 0, nil
 	if m.stopping {
 		m.finish(now) // the last checkpoint tells it
 		return

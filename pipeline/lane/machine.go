@@ -21,6 +21,7 @@ type Machine struct {
 	readEpoch int32    // leader epoch of the batch before it
 	gen       uint32   // generation of the source's cursor
 	sentSeq   int64    // behind the last record that this lane sent in this epoch
+	prints    []print  // of batches that were sent and then given back: what is read again has to be the same
 	walk      int64    // sequences below this are on the target already; batches up to it are counted, not sent
 
 	pending  queue
@@ -164,7 +165,9 @@ func (m *Machine) giveBack() {
 		panic("BUG: lane: buffers given back while the sink borrows them")
 	}
 	for m.window.size > 0 {
-		m.release(m.window.at(0).Batch)
+		e := m.window.at(0)
+		m.remember(e)
+		m.release(e.Batch)
 		m.window.pop()
 	}
 	m.dropPending()

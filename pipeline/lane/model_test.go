@@ -16,8 +16,8 @@ import (
 	"kferry/batch"
 )
 
-// TestModel drives a machine between a source log and a broker with Kafka's sequence rules (wire-rules.md 1.1 #16-21,
-// 1.5), through random faults, stops and restarts, and checks the promises: the target holds what the source's log says is
+// TestModel drives a machine between a source log and a broker with Kafka's sequence rules
+// (ProducerStateManager, ProducerAppendInfo), through random faults, stops and restarts, and checks the promises: the target holds what the source's log says is
 // to be forwarded, in order, each record once; after an unclean restart records may stand twice, but none is missing and
 // none comes before its turn.
 func TestModel(t *testing.T) {

@@ -92,6 +92,13 @@ func (m *Machine) number(now time.Time) bool {
 			return false
 		}
 	}
+	if !m.asSent(b) {
+		if m.window.size > 0 {
+			return false
+		}
+		m.mismatch(fmt.Sprintf("the batch at source offset %d is not the one that was sent from there", b.BaseOffset()), now)
+		return false
+	}
 	if m.tip.Seq < m.walk {
 		return m.walkOver(b, n, now)
 	}
