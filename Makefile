@@ -58,6 +58,10 @@ bench: ## the figures of BENCHMARKS.md (an idle machine, about 45 minutes; real 
 micro: ## the micro-benchmarks of the packages
 	$(GO) test -run '^$$' -bench . -benchtime 200ms $(UNITS)
 
+.PHONY: bench-diff
+bench-diff: ## the micro-benchmarks of two commits in turns, BASE=main; fails where allocations rise
+	@GO="$(GO)" .ci/bench-diff "$(BASE)"
+
 .PHONY: clean
 clean: ## remove what build made
 	rm -rf bin
