@@ -39,6 +39,7 @@ type Conn struct {
 
 	// The reader's.
 	in    *bufio.Reader
+	low   lowWater
 	frame [4]byte
 	last  time.Time // when the answer before was complete
 }
@@ -85,6 +86,8 @@ func newConn(p peer, clientID string, nc, raw net.Conn, opts ConnOptions) *Conn 
 	}
 	if nc != raw {
 		c.records = bufio.NewWriterSize(nc, recordBytes)
+	} else {
+		c.low = newLowWater(nc)
 	}
 	return c
 }

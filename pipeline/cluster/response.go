@@ -98,6 +98,7 @@ func (c *Conn) fill(b []byte, armed, first time.Time) error {
 			}
 			armed = now
 		}
+		c.low.want(len(b) - c.in.Buffered())
 		if len(b) == 0 {
 			return nil
 		}

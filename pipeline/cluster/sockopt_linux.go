@@ -20,3 +20,10 @@ func control(_, _ string, raw syscall.RawConn) error {
 	}
 	return err
 }
+
+// setLowWater lets a socket become readable only with n bytes in it, or at its end (SO_RCVLOWAT).
+func setLowWater(raw syscall.RawConn, n int) {
+	raw.Control(func(fd uintptr) { //nolint:errcheck // without it we are woken more often, that is all
+		unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, n) //nolint:errcheck
+	})
+}

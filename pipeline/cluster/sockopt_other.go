@@ -6,3 +6,6 @@ import "syscall"
 
 // control does nothing where there is no TCP_USER_TIMEOUT: RequestTimeout finds a dead peer then.
 func control(_, _ string, _ syscall.RawConn) error { return nil }
+
+// setLowWater does nothing where the socket option is not known to work: the reader is woken more often.
+func setLowWater(syscall.RawConn, int) {}
