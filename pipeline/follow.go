@@ -27,13 +27,13 @@ func (l *Link) follow(ctx context.Context, failed <-chan error, j **job) error {
 			return context.Cause(ctx)
 		case err := <-failed:
 			return err
-		case <-l.p.stopping:
+		case <-l.p.stopping.Done():
 			return nil
 		case <-refresh.C:
 			wait := l.cfg.Refresh
 			if err := l.sync(ctx, !synced); err == nil {
 				synced = true
-			} else if ctx.Err() == nil {
+			} else if ctx.Err() == nil && l.p.stopping.Err() == nil {
 				if errors.Is(err, ErrRefused) || cluster.Fatal(err) {
 					return fmt.Errorf("link %s: %w", l.cfg.Name, err)
 				}
@@ -57,7 +57,7 @@ func (l *Link) follow(ctx context.Context, failed <-chan error, j **job) error {
 
 // sync creates and grows target topics and starts lanes for partitions that have none.
 func (l *Link) sync(ctx context.Context, first bool) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := l.whileWanted(ctx, 2*time.Minute)
 	defer cancel()
 	topics, err := l.topics.Sync(ctx)
 	if err != nil {

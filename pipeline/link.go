@@ -66,7 +66,7 @@ const retryEvery = 2 * time.Second
 // forever repeats f until it works, the link is stopped (ok is false), or f fails for good.
 func (l *Link) forever(ctx context.Context, what string, f func(context.Context) error) (ok bool, err error) {
 	for said := ""; ; {
-		attempt, cancel := context.WithTimeout(ctx, time.Minute)
+		attempt, cancel := l.whileWanted(ctx, time.Minute)
 		err := f(attempt)
 		cancel()
 		switch {
@@ -74,6 +74,8 @@ func (l *Link) forever(ctx context.Context, what string, f func(context.Context)
 			return true, nil
 		case ctx.Err() != nil:
 			return false, context.Cause(ctx)
+		case l.p.stopping.Err() != nil:
+			return false, nil
 		case cluster.Fatal(err) || errors.Is(err, ErrRefused) || errors.Is(err, state.ErrVersion) || errors.Is(err, state.ErrRecord):
 			return false, fmt.Errorf("link %s: %s: %w", l.cfg.Name, what, err)
 		case errors.Is(err, kerr.ClusterAuthorizationFailed), errors.Is(err, kerr.TopicAuthorizationFailed):
@@ -85,10 +87,21 @@ func (l *Link) forever(ctx context.Context, what string, f func(context.Context)
 		select {
 		case <-ctx.Done():
 			return false, context.Cause(ctx)
-		case <-l.p.stopping:
+		case <-l.p.stopping.Done():
 			return false, nil
 		case <-time.After(retryEvery):
 		}
+	}
+}
+
+// whileWanted gives control work a context that also ends when the link is to stop: a cluster that does not answer must not
+// hold that up.
+func (l *Link) whileWanted(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	unhook := context.AfterFunc(l.p.stopping, cancel)
+	return ctx, func() {
+		unhook()
+		cancel()
 	}
 }
 

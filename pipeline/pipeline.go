@@ -38,8 +38,8 @@ type Pipeline struct {
 	links    []*Link
 	credit   *source.Credit
 	pool     *batch.Pool
-	stopping chan struct{}
-	stopOnce sync.Once
+	stopping context.Context // ends with Stop
+	stop     context.CancelFunc
 	started  time.Time
 }
 
@@ -52,8 +52,9 @@ func New(cfg Config, opts Options, log *slog.Logger) (*Pipeline, error) {
 		opts.Grace = 30 * time.Second
 	}
 	p := &Pipeline{cfg: cfg, opts: opts, log: log, clusters: make(map[string]*cluster.Cluster), sinks: make(map[string]*sink.Sink),
-		tuning: tuning.Default(cfg.MemoryBytes), stopping: make(chan struct{}), started: time.Now(),
+		tuning: tuning.Default(cfg.MemoryBytes), started: time.Now(),
 		credit: source.NewCredit(cfg.MemoryBytes), pool: batch.NewPool(cfg.MemoryBytes / 4)}
+	p.stopping, p.stop = context.WithCancel(context.Background())
 	if opts.Tuning != nil {
 		p.tuning = *opts.Tuning
 	}
@@ -86,6 +87,7 @@ func New(cfg Config, opts Options, log *slog.Logger) (*Pipeline, error) {
 
 // Close frees the clients. Run must have returned.
 func (p *Pipeline) Close() {
+	p.stop()
 	for _, c := range p.clusters {
 		c.Close()
 	}
@@ -105,7 +107,7 @@ func (p *Pipeline) sourceOptions(l LinkConfig) source.Options {
 }
 
 // Stop asks Run to hand over: lanes finish what is in flight, positions are stored, Run returns nil. It does not wait.
-func (p *Pipeline) Stop() { p.stopOnce.Do(func() { close(p.stopping) }) }
+func (p *Pipeline) Stop() { p.stop() }
 
 // Run copies until Stop, or in job mode until caught up, and returns nil then. When ctx ends it stops at once: what was
 // not stored is copied again or looked for at the next start. An error ends all links: a cluster that refuses us for good
@@ -170,7 +172,7 @@ func (p *Pipeline) cut(ctx, conns context.Context, stopConns context.CancelFunc)
 	select {
 	case <-ctx.Done():
 	case <-conns.Done():
-	case <-p.stopping:
+	case <-p.stopping.Done():
 		grace := time.NewTimer(p.opts.Grace)
 		defer grace.Stop()
 		select {

@@ -154,8 +154,9 @@ func (l *Link) handOver(ctx context.Context) (clean bool) {
 			l.store.Mark(r.key, stored(st.Checkpoint))
 		}
 	}
-	flush, cancel2 := context.WithTimeout(ctx, 10*time.Second)
+	flush, cancel2 := context.WithTimeout(ctx, min(l.p.opts.Grace, 10*time.Second))
 	defer cancel2()
+	defer context.AfterFunc(flush, l.store.Close)() // franz-go would wait longer, for the answers to what it has written
 	if err := l.store.Flush(flush); err != nil {
 		l.log.Error("positions not stored: the next start begins at the stored ones", "err", err)
 		return false

@@ -108,6 +108,20 @@ func TestBothWays(t *testing.T) {
 	exactly(t, b, "both", 1, 0, 11)
 }
 
+// TestSameCluster refuses two addresses of one cluster, which only its id tells.
+func TestSameCluster(t *testing.T) {
+	k := west(t)
+	create(t, k, "same", 1)
+	cfg := config(k, k, "same", "same")
+	dst := cfg.Clusters["samedst"]
+	dst.Bootstrap = k.BootstrapOn(kafkatest.Proxied)
+	cfg.Clusters["samedst"] = dst
+	_, err := try(t, cfg)
+	if !errors.Is(err, pipeline.ErrRefused) || !strings.Contains(err.Error(), "samesrc and samedst are one cluster (id "+k.ClusterID()+")") {
+		t.Fatalf("the job ended with %v", err)
+	}
+}
+
 // TestOntoExisting refuses a target that holds records already, by name, unless it is told that others write there; then it
 // appends, and neither side's records are lost or come twice while both write.
 func TestOntoExisting(t *testing.T) {

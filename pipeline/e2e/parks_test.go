@@ -201,6 +201,110 @@ func TestWriteDenied(t *testing.T) {
 	exactly(t, to, "deniedsrc.denied.yes", 1, 0, 10)
 }
 
+// TestReadDenied parks one topic that may not be read any more, and goes on by itself once it may.
+func TestReadDenied(t *testing.T) {
+	from, to := secure(t), west(t)
+	limited(t, from)
+	no, yes := newTopic(t, from, "unread.no"), newTopic(t, from, "unread.yes")
+	no.write(5)
+	yes.write(5)
+	cfg := config(from, to, "unread", "unread[.].*")
+	cfg.Links[0].Refresh = time.Minute // what the topics' list says of a topic that is forbidden is another matter
+	src := cfg.Clusters["unreadsrc"]
+	src.Bootstrap, src.SASL = from.BootstrapOn(kafkatest.SASLPlaintext), &cluster.SASL{Mechanism: "SCRAM-SHA-512", Username: limitedUser, Password: cluster.NewSecret(password)}
+	cfg.Clusters["unreadsrc"] = src
+	l := start(t, cfg)
+	waitWritten(t, adminOf(t, to), "unreadsrc.unread.no", 5)
+	deny := kadm.NewACLs().Deny("User:" + limitedUser).DenyHosts("*").Topics("unread.no").
+		ResourcePatternType(kadm.ACLPatternLiteral).Operations(kadm.OpRead)
+	acls(t, from, deny)
+	no.write(5)
+	yes.write(5)
+	if s := l.parked("unread.no", 0, "source-denied"); !strings.Contains(s.Cure, "READ") {
+		t.Errorf("the cure is %q", s.Cure)
+	}
+	waitWritten(t, adminOf(t, to), "unreadsrc.unread.yes", 10)
+	if _, err := adminOf(t, from).DeleteACLs(t.Context(), deny); err != nil {
+		t.Fatal(err)
+	}
+	waitWritten(t, adminOf(t, to), "unreadsrc.unread.no", 10)
+	l.stop()
+	exactly(t, to, "unreadsrc.unread.no", 1, 0, 10)
+	exactly(t, to, "unreadsrc.unread.yes", 1, 0, 10)
+}
+
+// newTopic creates a topic of one partition to write numbers to.
+func newTopic(t *testing.T, k *kafkatest.Kafka, topic string) *numbers {
+	t.Helper()
+	create(t, k, topic, 1)
+	return newNumbers(t, k, topic, 1)
+}
+
+// TestRefusedRecords parks on what the target's topic refuses for good, until its config lets it in: a record without a key
+// for a compacted topic, and records that are too old.
+func TestRefusedRecords(t *testing.T) {
+	from, to := east(t), west(t)
+	for _, c := range []struct {
+		topic, reason  string
+		key, old, good string
+	}{
+		{"keyless", "record-refused", "cleanup.policy", "compact", "delete"},
+		{"ancient", "timestamp-refused", "message.timestamp.before.max.ms", "3600000", "9223372036854775807"},
+	} {
+		t.Run(c.topic, func(t *testing.T) {
+			create(t, from, c.topic, 1)
+			create(t, to, c.topic+"src."+c.topic, 1, c.key, c.old)
+			cl := client(t, from)
+			for range 3 {
+				r := &kgo.Record{Topic: c.topic, Value: []byte("value"), Timestamp: time.Now().Add(-48 * time.Hour)}
+				if err := cl.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l := start(t, config(from, to, c.topic, c.topic))
+			if s := l.parked(c.topic, 0, c.reason); s.SrcOffset != 0 || s.Cure == "" {
+				t.Errorf("parked at %d with the cure %q", s.SrcOffset, s.Cure)
+			}
+			set(t, to, c.topic+"src."+c.topic, c.key, c.good)
+			waitWritten(t, adminOf(t, to), c.topic+"src."+c.topic, 3)
+			l.stop()
+			sameBytes(t, from, c.topic, to, c.topic+"src."+c.topic, 1)
+		})
+	}
+}
+
+// TestDeleted parks the lanes of a topic that is deleted on either side; the others go on.
+func TestDeleted(t *testing.T) {
+	from, to := east(t), west(t)
+	here, there, stays := newTopic(t, from, "deleted.here"), newTopic(t, from, "deleted.there"), newTopic(t, from, "deleted.not")
+	for _, n := range []*numbers{here, there, stays} {
+		n.write(5)
+	}
+	l := start(t, config(from, to, "deleted", "deleted[.].*"))
+	admin := adminOf(t, to)
+	for _, n := range []*numbers{here, there, stays} {
+		waitWritten(t, admin, "deletedsrc."+n.topic, 5)
+	}
+	if _, err := adminOf(t, from).DeleteTopic(t.Context(), "deleted.here"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.DeleteTopic(t.Context(), "deletedsrc.deleted.there"); err != nil {
+		t.Fatal(err)
+	}
+	there.write(5)
+	stays.write(5)
+	l.parked("deleted.there", 0, "target-lost")
+	waitFor(t, "deleted.here to be parked", func() bool {
+		s := l.lane("deleted.here", 0)
+		return s.State == "parked" && (s.Reason == "source-gone" || s.Reason == "source-recreated")
+	})
+	t.Logf("a deleted source topic is %s", l.lane("deleted.here", 0).Reason)
+	waitWritten(t, admin, "deletedsrc.deleted.not", 10)
+	l.stop()
+	exactly(t, to, "deletedsrc.deleted.not", 1, 0, 10)
+	exactly(t, to, "deletedsrc.deleted.here", 1, 0, 5)
+}
+
 // limited makes a user that may do what kferry needs on a target.
 func limited(t *testing.T, k *kafkatest.Kafka) {
 	t.Helper()

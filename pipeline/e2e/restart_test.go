@@ -2,12 +2,14 @@ package e2e
 
 import (
 	"encoding/json"
+	"log/slog"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"kferry/pipeline"
 	"kferry/pipeline/cluster"
 	"kferry/pipeline/kafkatest"
 	"kferry/pipeline/state"
@@ -77,7 +79,19 @@ func TestKill(t *testing.T) {
 	var resumes [lanes][]state.Checkpoint // by partition, one for each epoch from 1 on
 	for range kills {
 		p := launch(t, file, "run")
-		waitWritten(t, admin, "killsrc.kill", written(t, admin, "killsrc.kill")+lanes*200)
+		// Not before a position of this run is stored, and records behind it are written.
+		waitWritten(t, admin, "killsrc.kill", written(t, admin, "killsrc.kill")+1)
+		before := checkpoints(t, from, to, "killsrc.killdst")
+		waitFor(t, "a stored position", func() bool {
+			moved := 0
+			for key, cp := range checkpoints(t, from, to, "killsrc.killdst") {
+				if cp.SrcNext > before[key].SrcNext {
+					moved++
+				}
+			}
+			return moved == lanes
+		})
+		waitWritten(t, admin, "killsrc.kill", written(t, admin, "killsrc.kill")+lanes*20)
 		p.Kill9()
 		for key, cp := range checkpoints(t, from, to, "killsrc.killdst") {
 			resumes[key.Partition] = append(resumes[key.Partition], cp)
@@ -119,7 +133,7 @@ func TestKill(t *testing.T) {
 // checkpoints are the stored positions of a link's lanes.
 func checkpoints(t *testing.T, from, to *kafkatest.Kafka, link string) map[state.LaneKey]state.Checkpoint {
 	t.Helper()
-	log := newLog(t)
+	log := slog.New(slog.DiscardHandler)
 	c, err := cluster.Open(cluster.Config{Alias: "reader", Bootstrap: to.Bootstrap()}, log)
 	if err != nil {
 		t.Fatal(err)
@@ -173,6 +187,72 @@ func TestSecondTerm(t *testing.T) {
 	if seen != end {
 		t.Fatalf("%d numbers arrived, want %d; the target stood at %d when it was cut off", seen, end, stand)
 	}
+}
+
+// TestGrace stops while the target does not answer: it takes no longer than the grace, and the next start loses nothing.
+func TestGrace(t *testing.T) {
+	const grace = 2 * time.Second
+	from, to := east(t), west(t)
+	create(t, from, "grace", 1)
+	cfg := config(from, to, "grace", "grace")
+	proxied(&cfg, from, to)
+	load := startNumbers(t, from, "grace", 1)
+	admin := adminOf(t, to)
+	p := newPipeline(t, cfg, pipeline.Options{Grace: grace})
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(t.Context()) }()
+	waitWritten(t, admin, "gracesrc.grace", 100)
+	to.Proxy.Answers.Stall()
+	t.Cleanup(to.Proxy.Resume)
+	settled(t, admin, "gracesrc.grace")
+	begun := time.Now()
+	p.Stop()
+	err := <-ended
+	p.Close()
+	// The grace once for the lanes and once for their positions, which do not arrive either.
+	if took := time.Since(begun); err != nil || took < grace || took > 2*grace+8*time.Second {
+		t.Errorf("the stop took %v and ended with %v", took, err)
+	}
+	to.Proxy.Resume()
+	end := load.finish()
+	caughtUp(t, cfg)
+	seen := 0
+	for _, n := range counted(t, to, "gracesrc.grace")[0] {
+		if n > seen {
+			t.Fatalf("number %d comes after %d", n, seen-1)
+		}
+		seen = max(seen, n+1)
+	}
+	if seen != end {
+		t.Fatalf("%d numbers arrived, want %d", seen, end)
+	}
+}
+
+// TestForgottenProducer goes on where the target has forgotten us: all records of ours are deleted there, while the link runs
+// and while it does not.
+func TestForgottenProducer(t *testing.T) {
+	from, to := east(t), west(t)
+	n := newTopic(t, from, "forgotten")
+	admin := adminOf(t, to)
+	forget := func() {
+		end := make(kadm.Offsets)
+		end.AddOffset("forgottensrc.forgotten", 0, ends(t, to, "forgottensrc.forgotten")[0], -1)
+		if _, err := admin.DeleteRecords(t.Context(), end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg := config(from, to, "forgotten", "forgotten")
+	l := start(t, cfg)
+	n.write(10)
+	waitWritten(t, admin, "forgottensrc.forgotten", 10)
+	forget()
+	n.write(10)
+	waitWritten(t, admin, "forgottensrc.forgotten", 20)
+	l.stop()
+	forget()
+	n.write(10)
+	caughtUp(t, cfg)
+	exactly(t, to, "forgottensrc.forgotten", 1, 20, 30)
 }
 
 // settled waits until a topic grows no more and returns its length.

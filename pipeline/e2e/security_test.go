@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -93,8 +94,8 @@ func TestRefused(t *testing.T) {
 		acls(t, k, denyTopics)
 		t.Cleanup(func() {
 			for _, b := range []*kadm.ACLBuilder{deny, denyTopics} {
-				if _, err := adminOf(t, k).DeleteACLs(t.Context(), b); err != nil {
-					t.Log(err)
+				if _, err := adminOf(t, k).DeleteACLs(context.WithoutCancel(t.Context()), b); err != nil {
+					t.Error(err)
 				}
 			}
 		})

@@ -92,10 +92,12 @@ func TestTimestampTypes(t *testing.T) {
 	create(t, from, "stamped.source", 1, "message.timestamp.type", brokers)
 	create(t, from, "stamped.target", 1)
 	create(t, to, "stampsrc.stamped.target", 1, "message.timestamp.type", brokers)
+	create(t, from, "stamped.both", 1, "message.timestamp.type", brokers)
+	create(t, to, "stampsrc.stamped.both", 1, "message.timestamp.type", brokers)
 	then := time.Now().Add(-24 * time.Hour).UnixMilli()
 	var records []kafkatest.Record
 	for i := range 20 {
-		for _, topic := range []string{"stamped.source", "stamped.target"} {
+		for _, topic := range []string{"stamped.source", "stamped.target", "stamped.both"} {
 			records = append(records, kafkatest.Record{Topic: topic, Key: []byte("key"), Value: fmt.Appendf(nil, "%d", i), Timestamp: then + int64(i)*1000})
 		}
 	}
@@ -107,13 +109,15 @@ func TestTimestampTypes(t *testing.T) {
 			t.Fatalf("offset %d has timestamp type %d, want CreateTime", r.Offset, r.Attrs.TimestampType())
 		}
 	}
-	stamped := read(t, to, "stampsrc.stamped.target")[0]
-	if len(stamped) != 20 {
-		t.Fatalf("%d records on the target that stamps, want 20", len(stamped))
-	}
-	for i, r := range stamped {
-		if r.Attrs.TimestampType() != 1 || time.Since(r.Timestamp) > time.Hour || string(r.Value) != fmt.Sprint(i) {
-			t.Fatalf("offset %d: type %d, time %v, value %s; want the target's time and value %d", r.Offset, r.Attrs.TimestampType(), r.Timestamp, r.Value, i)
+	for _, topic := range []string{"stampsrc.stamped.target", "stampsrc.stamped.both"} {
+		stamped := read(t, to, topic)[0]
+		if len(stamped) != 20 {
+			t.Fatalf("%s: %d records on the target that stamps, want 20", topic, len(stamped))
+		}
+		for i, r := range stamped {
+			if r.Attrs.TimestampType() != 1 || time.Since(r.Timestamp) > time.Hour || string(r.Value) != fmt.Sprint(i) {
+				t.Fatalf("%s at %d: type %d, time %v, value %s; want the target's time and value %d", topic, r.Offset, r.Attrs.TimestampType(), r.Timestamp, r.Value, i)
+			}
 		}
 	}
 }

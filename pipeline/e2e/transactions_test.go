@@ -237,3 +237,25 @@ func TestStartInsideTransaction(t *testing.T) {
 	}
 	holds(t, to, alias(cfg)+"."+topic, want)
 }
+
+// TestAbortedStretch passes more aborted records than many fetches hold, without writing one of them.
+func TestAbortedStretch(t *testing.T) {
+	from, to := east(t), west(t)
+	const topic = "stretch"
+	create(t, from, topic, 1)
+	s := newScript(t, from, topic, "a")
+	for range 10 {
+		s.write("a", 2000)
+		s.abort("a")
+	}
+	s.write("a", 5)
+	s.commit("a")
+	s.write("a", 100)
+	s.abort("a")
+	cfg := config(from, to, "stretch", topic)
+	got := caughtUp(t, cfg)
+	holds(t, to, alias(cfg)+"."+topic, s.committed())
+	if lane := got.Links[0].Partitions[0]; lane.Records != 5 || lane.SrcOffset != ends(t, from, topic)[0] {
+		t.Fatalf("%d records copied, position %d; want 5 and the log's end %d", lane.Records, lane.SrcOffset, ends(t, from, topic)[0])
+	}
+}
