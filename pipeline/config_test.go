@@ -67,7 +67,7 @@ func TestValidate(t *testing.T) {
 	},
 		"clusters.south.bootstrap: at least one host:port is needed",
 		"clusters.south.tls: cert and key belong together, one of them is missing",
-		`clusters.south.sasl.mechanism: sasl mechanism "GSSAPI": only PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 are known`,
+		`clusters.south.sasl.mechanism: sasl mechanism "GSSAPI": only PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER are known`,
 		"clusters.south.sasl.username: username is missing",
 		"clusters.south.sasl.password: password is missing")
 	f(func(c *Config) { c.Links = append(c.Links, c.Links[0]) },

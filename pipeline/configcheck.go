@@ -44,6 +44,8 @@ func (c Config) checkClusters(p *Problems) {
 func clusterProblem(path, sentence string) Problem {
 	for _, at := range []struct{ begins, key string }{
 		{"sasl mechanism", ".sasl.mechanism"}, {"sasl: username", ".sasl.username"}, {"sasl: password", ".sasl.password"},
+		{"sasl token_endpoint", ".sasl.token_endpoint"}, {"sasl token_command", ".sasl.token_command"}, {"sasl extensions", ".sasl.extensions"},
+		{"sasl: client_id is", ".sasl.client_id"}, {"sasl: client_secret is", ".sasl.client_secret"},
 		{"sasl", ".sasl"}, {"tls", ".tls"}, {"bootstrap", ".bootstrap"},
 	} {
 		if strings.HasPrefix(sentence, at.begins) {

@@ -27,6 +27,7 @@ type Cluster struct {
 	client *kgo.Client
 	admin  *kadm.Client
 	pool   *batch.Pool
+	logins *logins // nil without SASL
 
 	topology atomic.Pointer[Topology]
 	refresh  *refresher
@@ -51,6 +52,11 @@ func Open(cfg Config, log *slog.Logger) (*Cluster, error) {
 		pool:    batch.NewPool(idleBytes),
 		refresh: newRefresher(),
 	}
+	ca := ""
+	if cfg.TLS != nil {
+		ca = cfg.TLS.CA
+	}
+	c.logins = newLogins(cfg.SASL, ca)
 	c.topology.Store(newTopology())
 	client, err := c.NewClient()
 	if err != nil {
@@ -76,8 +82,8 @@ func (c *Cluster) NewClient(extra ...kgo.Opt) (*kgo.Client, error) {
 	if c.cfg.Rack != "" {
 		opts = append(opts, kgo.Rack(c.cfg.Rack))
 	}
-	if c.cfg.SASL != nil {
-		opts = append(opts, kgo.SASL(c.cfg.SASL.mechanism()))
+	if c.logins != nil {
+		opts = append(opts, kgo.SASL(c.logins.mechanism))
 	}
 	client, err := kgo.NewClient(append(opts, extra...)...)
 	if err != nil {

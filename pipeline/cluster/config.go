@@ -36,9 +36,10 @@ type TLS struct {
 
 // SASL holds the credentials of one user.
 type SASL struct {
-	Mechanism string // PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512
+	Mechanism string // PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER
 	Username  string
 	Password  Secret
+	OAuth     *OAuth // in place of user and password, for OAUTHBEARER
 }
 
 // Validate reports everything that is wrong with c, joined. It reads no file.
@@ -60,17 +61,36 @@ func (c Config) Validate() error {
 		bad("tls: cert and key belong together, one of them is missing")
 	}
 	if s := c.SASL; s != nil {
-		if _, ok := mechanisms[s.Mechanism]; !ok {
-			bad("sasl mechanism %q: only PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 are known", s.Mechanism)
-		}
-		if s.Username == "" {
-			bad("sasl: username is missing")
-		}
-		if s.Password.IsZero() {
-			bad("sasl: password is missing")
-		}
+		errs = append(errs, s.validate()...)
 	}
 	return errors.Join(errs...)
+}
+
+func (s *SASL) validate() []error {
+	var errs []error
+	switch s.Mechanism {
+	case oauthBearer:
+		if s.Username != "" || !s.Password.IsZero() {
+			errs = append(errs, errors.New("sasl: OAUTHBEARER takes no username and password: the token says who we are"))
+		}
+		if s.OAuth == nil {
+			return append(errs, (&OAuth{}).validate()...)
+		}
+		return append(errs, s.OAuth.validate()...)
+	case "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512":
+	default:
+		errs = append(errs, fmt.Errorf("sasl mechanism %q: only PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER are known", s.Mechanism))
+	}
+	if s.OAuth != nil {
+		errs = append(errs, errors.New("sasl: tokens are for mechanism OAUTHBEARER"))
+	}
+	if s.Username == "" {
+		errs = append(errs, errors.New("sasl: username is missing"))
+	}
+	if s.Password.IsZero() {
+		errs = append(errs, errors.New("sasl: password is missing"))
+	}
+	return errs
 }
 
 func checkAddr(addr string) error {

@@ -35,7 +35,45 @@ func TestValidate(t *testing.T) {
 	f(Config{Alias: "e", Bootstrap: one, TLS: &TLS{Cert: "c"}}, "tls: cert and key belong together, one of them is missing")
 	f(Config{Alias: "e", Bootstrap: one, TLS: &TLS{Key: "k"}, SASL: &SASL{Mechanism: "GSSAPI"}},
 		"tls: cert and key belong together, one of them is missing",
-		`sasl mechanism "GSSAPI": only PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 are known`, "sasl: username is missing", "sasl: password is missing")
+		`sasl mechanism "GSSAPI": only PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER are known`, "sasl: username is missing", "sasl: password is missing")
+}
+
+func TestValidateOAuth(t *testing.T) {
+	f := func(s SASL, want ...string) {
+		t.Helper()
+		s.Mechanism = "OAUTHBEARER"
+		got := ""
+		if err := (Config{Alias: "e", Bootstrap: []string{"k:9092"}, SASL: &s}).Validate(); err != nil {
+			got = err.Error()
+		}
+		if d := cmp.Diff(strings.Join(want, "\n"), got); d != "" {
+			t.Error(d)
+		}
+	}
+	const url = "https://login.example/token"
+	secret := NewSecret("s")
+	f(SASL{OAuth: &OAuth{TokenEndpoint: url, ClientID: "a", ClientSecret: secret, Scope: "x y", Extensions: map[string]string{"logicalCluster": "lkc-1"}}})
+	f(SASL{OAuth: &OAuth{TokenEndpoint: "http://[::1]:80/token", ClientID: "a", ClientSecret: secret}})
+	f(SASL{OAuth: &OAuth{TokenFile: "t"}})
+	f(SASL{OAuth: &OAuth{TokenCommand: []string{"t", "x"}}})
+	const one = "sasl: OAUTHBEARER needs exactly one of token_endpoint, token_file and token_command"
+	f(SASL{}, one)
+	f(SASL{OAuth: &OAuth{TokenFile: "t", TokenCommand: []string{""}}}, one, "sasl token_command: the program is missing")
+	f(SASL{Username: "u", OAuth: &OAuth{TokenFile: "t", Scope: "x"}}, "sasl: OAUTHBEARER takes no username and password: the token says who we are",
+		"sasl: client_id, client_secret and scope are for a token_endpoint")
+	f(SASL{OAuth: &OAuth{TokenEndpoint: url}}, "sasl: client_id is missing", "sasl: client_secret is missing")
+	f(SASL{OAuth: &OAuth{TokenEndpoint: "http://login.example/token", ClientID: "a", ClientSecret: secret}},
+		`sasl token_endpoint "http://login.example/token": the client's secret would go in clear: use https`)
+	f(SASL{OAuth: &OAuth{TokenEndpoint: "https://me:hunter2@login.example/token", ClientID: "a", ClientSecret: secret}},
+		"sasl token_endpoint: a user in the URL would be shown: use client_id and client_secret")
+	f(SASL{OAuth: &OAuth{TokenEndpoint: "login.example", ClientID: "a", ClientSecret: secret}},
+		"sasl token_endpoint: not a URL such as https://login.example/oauth2/token")
+	f(SASL{OAuth: &OAuth{TokenFile: "t", Extensions: map[string]string{"auth": "x"}}}, `sasl extensions "auth": names are letters, and not auth; values are printable ASCII`)
+	f(SASL{OAuth: &OAuth{TokenFile: "t", Extensions: map[string]string{"a": "\x01"}}}, `sasl extensions "a": names are letters, and not auth; values are printable ASCII`)
+	err := Config{Alias: "e", Bootstrap: []string{"k:9092"}, SASL: &SASL{Mechanism: "PLAIN", Username: "u", Password: secret, OAuth: &OAuth{}}}.Validate()
+	if err == nil || err.Error() != "sasl: tokens are for mechanism OAUTHBEARER" {
+		t.Errorf("got %v", err)
+	}
 }
 
 func TestOpenRefusesBadConfig(t *testing.T) {
@@ -82,7 +120,7 @@ func TestSecretNeverShows(t *testing.T) {
 	if fmt.Sprintf("%v %s %q %#v", s, s, s, s) != "*** *** *** ***" {
 		t.Fatalf("got %v", s)
 	}
-	if s.Reveal() != text || s.IsZero() || !(Secret{}).IsZero() || !NewSecret("").IsZero() || (Secret{}).Reveal() != "" {
+	if got, err := s.Reveal(); got != text || err != nil || s.IsZero() || s.Changes() || !(Secret{}).IsZero() || !NewSecret("").IsZero() {
 		t.Fatal("Reveal or IsZero")
 	}
 	if !s.Equal(NewSecret(text)) || s.Equal(NewSecret("other")) || !(Secret{}).Equal(NewSecret("")) {

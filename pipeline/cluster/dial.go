@@ -44,8 +44,8 @@ func (c *Cluster) connect(ctx context.Context, p peer, opts ConnOptions) (*Conn,
 	conn := newConn(p, c.clientID(), nc, raw, opts)
 	if err = conn.agree(within); err != nil {
 		err = c.diagnose(ctx, p, err)
-	} else if c.cfg.SASL != nil {
-		err = Explain(conn.authenticate(within, c.cfg.SASL))
+	} else if c.logins != nil {
+		err = c.logins.judge(ctx, Explain(conn.authenticate(within, c.logins)))
 	}
 	if err != nil {
 		conn.Reset()

@@ -99,7 +99,7 @@ func FuzzHandshake(f *testing.F) {
 					t.Fatalf("key %d at version %d", key, v)
 				}
 			}
-			c.authenticate(t.Context(), user("SCRAM-SHA-256", "secret"))
+			c.authenticate(t.Context(), newLogins(user("SCRAM-SHA-256", "secret"), ""))
 		}
 		if n := pool.InUse(); n != 0 {
 			t.Fatalf("%d bytes not released", n)

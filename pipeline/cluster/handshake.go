@@ -47,8 +47,8 @@ func (c *Conn) agree(ctx context.Context) error {
 }
 
 // authenticate runs SASL: SaslHandshake names the mechanism, SaslAuthenticate carries its messages (KIP-152).
-func (c *Conn) authenticate(ctx context.Context, s *SASL) error {
-	mechanism := s.mechanism()
+func (c *Conn) authenticate(ctx context.Context, l *logins) error {
+	s, mechanism := l.sasl, l.mechanism
 	offered, code, err := c.saslOffer(ctx, mechanism.Name())
 	if err != nil {
 		return err
@@ -74,17 +74,20 @@ func (c *Conn) authenticate(ctx context.Context, s *SASL) error {
 		req.SASLAuthBytes = out
 		resp, err := c.RoundTrip(ctx, req)
 		if hungUp(err) {
-			err = fmt.Errorf("the connection ended in the middle of SASL (some brokers do that on wrong credentials: check sasl.username and sasl.password): %w", err)
+			err = fmt.Errorf("the connection ended in the middle of SASL (some brokers do that on wrong credentials: %s): %w", s.cure(), err)
 		}
 		if err != nil {
 			return err
 		}
 		auth := resp.(*kmsg.SASLAuthenticateResponse)
 		if err := kerr.ErrorForCode(auth.ErrorCode); err != nil {
+			if auth.ErrorCode == kerr.SaslAuthenticationFailed.Code {
+				err = fmt.Errorf("%w: %s: %w", ErrCredentials, s.cure(), err)
+			}
 			if auth.ErrorMessage != nil {
 				err = fmt.Errorf("%w (%.200q)", Explain(err), *auth.ErrorMessage)
 			}
-			return fmt.Errorf("authenticate %q by %s with %s: %w", s.Username, mechanism.Name(), c.peer, Explain(err))
+			return fmt.Errorf("authenticate %q by %s with %s: %w", s.user(), mechanism.Name(), c.peer, Explain(err))
 		}
 		if out = nil; !done {
 			done, out, err = session.Challenge(auth.SASLAuthBytes)
@@ -94,7 +97,7 @@ func (c *Conn) authenticate(ctx context.Context, s *SASL) error {
 			if bytes.HasPrefix(auth.SASLAuthBytes, []byte("e=")) { // RFC 5802: the server's reason for a refusal
 				class = ErrCredentials
 			}
-			return fmt.Errorf("authenticate %q by %s with %s: %w: %w", s.Username, mechanism.Name(), c.peer, class, err)
+			return fmt.Errorf("authenticate %q by %s with %s: %w: %w", s.user(), mechanism.Name(), c.peer, class, err)
 		}
 		c.expires = sessionEnd(began, auth.SessionLifetimeMillis)
 	}

@@ -69,6 +69,7 @@ func (c *Cluster) ask(ctx context.Context) error {
 	if err != nil {
 		return c.explainWith(ctx, err)
 	}
+	c.logins.judge(ctx, nil)
 	was := c.topology.Load()
 	now, err := was.next(resp)
 	if err != nil {
@@ -83,6 +84,7 @@ func (c *Cluster) ask(ctx context.Context) error {
 
 // explainWith finds out what is wrong where franz-go only knows that the connection ended, or not which connection it was.
 func (c *Cluster) explainWith(ctx context.Context, err error) error {
+	err = c.logins.judge(ctx, err)
 	if !Fatal(err) && ctx.Err() == nil {
 		if why := c.Reach(ctx); why != nil {
 			err = why

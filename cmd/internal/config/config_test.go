@@ -107,6 +107,77 @@ log:
 	}
 }
 
+func TestOAuth(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "secret", "first\n")
+	path := write(t, dir, "link.yaml", `
+clusters:
+  east:
+    bootstrap: ["[::1]:9092"]
+    rack: eu-1a
+    sasl:
+      mechanism: OAUTHBEARER
+      token_endpoint: https://login.example/oauth2/token
+      client_id: kferry
+      client_secret: ${file:secret}
+      scope: kafka
+      extensions: { logicalCluster: lkc-1 }
+  west: { bootstrap: ["w:9092"], sasl: { mechanism: OAUTHBEARER, token_file: run/token } }
+  south: { bootstrap: ["s:9092"], sasl: { mechanism: OAUTHBEARER, token_command: [get-token, --for, "${env:WHO}"] } }
+links: [{ from: east, to: west }]
+`)
+	got, err := Load(path, env("WHO=me"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]cluster.Config{
+		"east": {Alias: "east", Bootstrap: []string{"[::1]:9092"}, Rack: "eu-1a", SASL: &cluster.SASL{Mechanism: "OAUTHBEARER",
+			OAuth: &cluster.OAuth{TokenEndpoint: "https://login.example/oauth2/token", ClientID: "kferry", ClientSecret: cluster.NewSecret("first"),
+				Scope: "kafka", Extensions: map[string]string{"logicalCluster": "lkc-1"}}}},
+		"west": {Alias: "west", Bootstrap: []string{"w:9092"}, SASL: &cluster.SASL{Mechanism: "OAUTHBEARER",
+			OAuth: &cluster.OAuth{TokenFile: filepath.Join(dir, "run/token")}}},
+		"south": {Alias: "south", Bootstrap: []string{"s:9092"}, SASL: &cluster.SASL{Mechanism: "OAUTHBEARER",
+			OAuth: &cluster.OAuth{TokenCommand: []string{"get-token", "--for", "me"}}}},
+	}
+	if diff := cmp.Diff(want, got.Clusters); diff != "" {
+		t.Error(diff)
+	}
+
+	// What comes from a file is read again, what is in the configuration or the environment is not.
+	secret := got.Clusters["east"].SASL.OAuth.ClientSecret
+	write(t, dir, "secret", "second\r\n")
+	if text, err := secret.Reveal(); text != "second" || err != nil || !secret.Changes() {
+		t.Errorf("got %q, %v", text, err)
+	}
+	if err := os.Remove(filepath.Join(dir, "secret")); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := secret.Reveal(); text != "" || err == nil || err.Error() != "read "+filepath.Join(dir, "secret")+": no such file or directory" {
+		t.Errorf("got %q, %v", text, err)
+	}
+	if fixed := load(t, printable).Clusters["east"].SASL.Password; fixed.Changes() {
+		t.Error("a password from the environment is read again")
+	}
+}
+
+func TestOAuthProblems(t *testing.T) {
+	_, err := Parse("x.yaml", []byte(`clusters:
+  e: { bootstrap: ["e:9092"], sasl: { mechanism: OAUTHBEARER, token_endpoint: "http://e/", client_secret: s } }
+  w: { bootstrap: ["w:9092"], sasl: { mechanism: PLAIN, username: u, password: p, token_file: t } }
+  s: { bootstrap: ["s:9092"], sasl: { mechanism: OAUTHBEARER } }
+links: [{ from: e, to: w }]`), env())
+	want := `x.yaml:2:31: clusters.e.sasl.client_id: client_id is missing
+x.yaml:2:79: clusters.e.sasl.token_endpoint: sasl token_endpoint "http://e/": the client's secret would go in clear: use https
+x.yaml:3:31: clusters.w.sasl: tokens are for mechanism OAUTHBEARER
+x.yaml:4:31: clusters.s.sasl: OAUTHBEARER needs exactly one of token_endpoint, token_file and token_command`
+	if err == nil {
+		t.Fatal("it was taken")
+	}
+	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(err.Error(), "\n")); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestDefaults(t *testing.T) {
 	got, err := Parse("x.yaml", []byte(two+"links: [{ from: east, to: west }]"), env())
 	if err != nil {

@@ -26,6 +26,7 @@ type (
 		Bootstrap []string     `yaml:"bootstrap" json:"bootstrap"`
 		TLS       *printedTLS  `yaml:"tls,omitempty" json:"tls,omitempty"`
 		SASL      *printedSASL `yaml:"sasl,omitempty" json:"sasl,omitempty"`
+		Rack      string       `yaml:"rack,omitempty" json:"rack,omitempty"`
 	}
 	printedTLS struct {
 		CA                 string `yaml:"ca,omitempty" json:"ca,omitempty"`
@@ -35,9 +36,17 @@ type (
 		InsecureSkipVerify bool   `yaml:"insecure_skip_verify" json:"insecure_skip_verify"`
 	}
 	printedSASL struct {
-		Mechanism string         `yaml:"mechanism" json:"mechanism"`
-		Username  string         `yaml:"username" json:"username"`
-		Password  cluster.Secret `yaml:"password" json:"password"` // prints itself as ***
+		Mechanism string `yaml:"mechanism" json:"mechanism"`
+		Username  string `yaml:"username,omitempty" json:"username,omitempty"`
+		// Secrets print themselves as ***.
+		Password      *cluster.Secret   `yaml:"password,omitempty" json:"password,omitempty"`
+		TokenEndpoint string            `yaml:"token_endpoint,omitempty" json:"token_endpoint,omitempty"`
+		ClientID      string            `yaml:"client_id,omitempty" json:"client_id,omitempty"`
+		ClientSecret  *cluster.Secret   `yaml:"client_secret,omitempty" json:"client_secret,omitempty"`
+		Scope         string            `yaml:"scope,omitempty" json:"scope,omitempty"`
+		TokenFile     string            `yaml:"token_file,omitempty" json:"token_file,omitempty"`
+		TokenCommand  []string          `yaml:"token_command,omitempty" json:"token_command,omitempty"`
+		Extensions    map[string]string `yaml:"extensions,omitempty" json:"extensions,omitempty"`
 	}
 	printedLink struct {
 		Name             string        `yaml:"name" json:"name"`
@@ -96,12 +105,12 @@ func form(cfg pipeline.Config) printed {
 		Log:      printedLog(cfg.Log),
 	}
 	for alias, c := range cfg.Clusters {
-		side := printedCluster{Bootstrap: c.Bootstrap}
+		side := printedCluster{Bootstrap: c.Bootstrap, Rack: c.Rack}
 		if c.TLS != nil {
 			side.TLS = &printedTLS{c.TLS.CA, c.TLS.Cert, c.TLS.Key, c.TLS.ServerName, c.TLS.InsecureSkipVerify}
 		}
 		if c.SASL != nil {
-			side.SASL = &printedSASL{c.SASL.Mechanism, c.SASL.Username, c.SASL.Password}
+			side.SASL = saslForm(c.SASL)
 		}
 		p.Clusters[alias] = side
 	}
@@ -113,6 +122,19 @@ func form(cfg pipeline.Config) printed {
 			Separator: l.Separator, Start: l.Start.String(), Isolation: string(l.Isolation),
 			Refresh: l.Refresh.String(), OntoExisting: l.OntoExisting, AllowSameCluster: l.AllowSameCluster,
 		})
+	}
+	return p
+}
+
+func saslForm(s *cluster.SASL) *printedSASL {
+	if s.OAuth == nil {
+		return &printedSASL{Mechanism: s.Mechanism, Username: s.Username, Password: &s.Password}
+	}
+	o := s.OAuth
+	p := &printedSASL{Mechanism: s.Mechanism, TokenEndpoint: o.TokenEndpoint, ClientID: o.ClientID, Scope: o.Scope,
+		TokenFile: o.TokenFile, TokenCommand: o.TokenCommand, Extensions: o.Extensions}
+	if o.TokenEndpoint != "" {
+		p.ClientSecret = &o.ClientSecret
 	}
 	return p
 }

@@ -19,6 +19,11 @@ clusters:
     bootstrap: ["e:9092", "f:9092"]
     tls: { ca: /ca.pem }
     sasl: { mechanism: SCRAM-SHA-256, username: kferry, password: "${env:PASSWORD}" }
+    rack: r1
+  north:
+    bootstrap: ["n:9092"]
+    sasl: { mechanism: OAUTHBEARER, token_endpoint: "https://n/token", client_id: me, client_secret: hunter2, scope: a b, extensions: { y: "1", x: "2" } }
+  south: { bootstrap: ["s:9092"], sasl: { mechanism: OAUTHBEARER, token_command: [t, x] } }
 links:
   - { from: east, to: west, start: 2026-01-02T03:04:05.25Z, topics: { include: ['a: "b'] } }
   - { from: west, to: east, name: back, naming: { rename: { z: y, b: a } }, topics: { include: [z, b] }, refresh: 1m30s }
@@ -37,6 +42,27 @@ const printedWant = `clusters:
       mechanism: SCRAM-SHA-256
       username: kferry
       password: "***"
+    rack: r1
+  north:
+    bootstrap:
+      - n:9092
+    sasl:
+      mechanism: OAUTHBEARER
+      token_endpoint: https://n/token
+      client_id: me
+      client_secret: "***"
+      scope: a b
+      extensions:
+        x: "2"
+        "y": "1"
+  south:
+    bootstrap:
+      - s:9092
+    sasl:
+      mechanism: OAUTHBEARER
+      token_command:
+        - t
+        - x
   west:
     bootstrap:
       - w:9092

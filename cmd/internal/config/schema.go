@@ -50,18 +50,41 @@ func (r *reader) cluster(n ast.Node, path, alias string) cluster.Config {
 				field{"insecure_skip_verify", r.setBool(&c.TLS.InsecureSkipVerify)})
 		}},
 		field{"sasl", func(n ast.Node, path string) {
-			c.SASL = &cluster.SASL{}
-			r.mapping(n, path,
-				field{"mechanism", r.setText(&c.SASL.Mechanism)},
-				field{"username", r.setText(&c.SASL.Username)},
-				field{"password", func(n ast.Node, path string) {
-					if s, ok := r.text(n, path); ok {
-						c.SASL.Password = cluster.NewSecret(s)
-					}
-				}})
+			c.SASL = r.sasl(n, path)
 		}},
+		field{"rack", r.setText(&c.Rack)},
 	)
 	return c
+}
+
+func (r *reader) sasl(n ast.Node, path string) *cluster.SASL {
+	s, o := &cluster.SASL{}, &cluster.OAuth{}
+	token := func(read func(ast.Node, string)) func(ast.Node, string) {
+		return func(n ast.Node, path string) {
+			s.OAuth = o
+			read(n, path)
+		}
+	}
+	r.mapping(n, path,
+		field{"mechanism", r.setText(&s.Mechanism)},
+		field{"username", r.setText(&s.Username)},
+		field{"password", r.setSecret(&s.Password)},
+		field{"token_endpoint", token(r.setText(&o.TokenEndpoint))},
+		field{"client_id", token(r.setText(&o.ClientID))},
+		field{"client_secret", token(r.setSecret(&o.ClientSecret))},
+		field{"scope", token(r.setText(&o.Scope))},
+		field{"token_file", token(r.setPath(&o.TokenFile))},
+		field{"token_command", token(r.setTexts(&o.TokenCommand))},
+		field{"extensions", token(func(n ast.Node, path string) {
+			o.Extensions = map[string]string{}
+			r.entries(n, path, func(name string, at place, n ast.Node, path string) {
+				if value, ok := r.text(n, path); ok {
+					o.Extensions[name] = value
+				}
+			})
+		})},
+	)
+	return s
 }
 
 func (r *reader) link(n ast.Node, path string) pipeline.LinkConfig {

@@ -4,23 +4,35 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"kferry/pipeline/cluster"
 
 	"github.com/goccy/go-yaml/ast"
 )
 
 // text reads a text and puts in what its ${...} name. It is false, and the problem reported, where that cannot be done.
 func (r *reader) text(n ast.Node, path string) (string, bool) {
+	raw, ok := r.raw(n, path)
+	if !ok {
+		return "", false
+	}
+	return r.fill(n, path, raw)
+}
+
+// raw reads a text as it stands in the file.
+func (r *reader) raw(n ast.Node, path string) (string, bool) {
 	if n = r.value(n, path); n == nil {
 		return "", false
 	}
 	switch v := n.(type) {
 	case *ast.StringNode:
-		return r.fill(n, path, v.Value)
+		return v.Value, true
 	case *ast.LiteralNode:
-		return r.fill(n, path, v.Value.Value)
+		return v.Value.Value, true
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
 		r.report(n, path, "a text is needed here, not %s: put it in quotes", kind(n))
 	default:
@@ -33,21 +45,31 @@ func (r *reader) text(n ast.Node, path string) (string, bool) {
 var reference = regexp.MustCompile(`\$?\$\{[^}]*\}?`)
 
 func (r *reader) fill(n ast.Node, path, text string) (string, bool) {
-	ok := true
-	whole := reference.ReplaceAllStringFunc(text, func(ref string) string {
+	whole, err := r.expand(text, func(value, ref string) { r.given[value] = ref })
+	if err != nil {
+		r.report(n, path, "%v", err)
+		return "", false
+	}
+	return whole, true
+}
+
+// expand puts in what the ${...} of a text name, and tells given of each. The error is that of the first that cannot be had.
+func (r *reader) expand(text string, given func(value, ref string)) (whole string, err error) {
+	whole = reference.ReplaceAllStringFunc(text, func(ref string) string {
 		if plain, escaped := strings.CutPrefix(ref, "$$"); escaped {
 			return "$" + plain
 		}
-		value, err := r.look(ref)
-		if err != nil {
-			r.report(n, path, "%v", err)
-			ok = false
+		value, e := r.look(ref)
+		if e != nil {
+			if err == nil {
+				err = e
+			}
 			return ""
 		}
-		r.given[value] = ref
+		given(value, ref)
 		return value
 	})
-	return whole, ok
+	return whole, err
 }
 
 func (r *reader) look(ref string) (string, error) {
@@ -94,6 +116,31 @@ func (r *reader) setText(into *string) func(ast.Node, string) {
 			*into = s
 		}
 	}
+}
+
+// setSecret reads a secret. One with a ${file:...} in it is read again whenever it is used, so that it can change under a running
+// process. The later readers share nothing with the first one but what does not change.
+func (r *reader) setSecret(into *cluster.Secret) func(ast.Node, string) {
+	return func(n ast.Node, path string) {
+		raw, ok := r.raw(n, path)
+		if !ok {
+			return
+		}
+		text, ok := r.fill(n, path, raw)
+		switch {
+		case !ok:
+		case fromFile(raw):
+			again := &reader{file: r.file, env: r.env}
+			*into = cluster.NewSecretFrom(func() (string, error) { return again.expand(raw, func(string, string) {}) })
+		default:
+			*into = cluster.NewSecret(text)
+		}
+	}
+}
+
+// fromFile reports whether a text has a reference to a file in it.
+func fromFile(text string) bool {
+	return slices.ContainsFunc(reference.FindAllString(text, -1), func(ref string) bool { return strings.HasPrefix(ref, "${file:") })
 }
 
 func (r *reader) setPath(into *string) func(ast.Node, string) {
