@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
@@ -34,6 +37,7 @@ func TestSecurity(t *testing.T) {
 		{"plain", kafkatest.SASLPlaintext, nil, login("PLAIN")},
 		{"scram-256", kafkatest.SASLPlaintext, nil, login("SCRAM-SHA-256")},
 		{"scram-512", kafkatest.SASLPlaintext, nil, login("SCRAM-SHA-512")},
+		{"tls-oauth", kafkatest.SASLTLS, trust, &cluster.SASL{Mechanism: "OAUTHBEARER", OAuth: tokens(t)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			topic := "secure-" + c.name
@@ -52,6 +56,19 @@ func TestSecurity(t *testing.T) {
 			exactly(t, west(t), alias(back)+"."+alias(cfg)+"."+topic, 1, 0, 10)
 		})
 	}
+}
+
+// tokens is an endpoint whose tokens last three seconds, less than the test.
+func tokens(t *testing.T) *cluster.OAuth {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if id, secret, _ := r.BasicAuth(); id != user || secret != password {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":3}`, kafkatest.UnsecuredToken(user, time.Now().Add(3*time.Second)))
+	}))
+	t.Cleanup(s.Close)
+	return &cluster.OAuth{TokenEndpoint: s.URL, ClientID: user, ClientSecret: cluster.NewSecret(password)}
 }
 
 // TestRefused starts the program with what cannot work: one sentence that names the cluster, its address and the cure, and

@@ -26,7 +26,7 @@ const (
 	TLS           Listener = "TLS"            // the server shows a certificate, clients need none
 	MutualTLS     Listener = "MTLS"           // clients have to show a certificate of the CA
 	ExpiredTLS    Listener = "EXPIRED"        // TLS with a certificate that ended yesterday
-	SASLTLS       Listener = "SASL_SSL"       // PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 inside TLS
+	SASLTLS       Listener = "SASL_SSL"       // PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER inside TLS
 	SASLPlaintext Listener = "SASL_PLAINTEXT" // the same in clear
 	controller    Listener = "CONTROLLER"
 )

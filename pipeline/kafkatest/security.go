@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/pem"
 	"fmt"
 	"math/big"
@@ -17,7 +18,7 @@ import (
 )
 
 // Security adds encrypted and authenticated listeners to a Kafka. Its user is known to PLAIN, SCRAM-SHA-256 and
-// SCRAM-SHA-512 alike. Start fills in the rest.
+// SCRAM-SHA-512 alike, and to OAUTHBEARER by any unsecured token (UnsecuredToken) whose subject it is. Start fills in the rest.
 type Security struct {
 	User     string
 	Password string
@@ -149,6 +150,12 @@ func (a authority) sign(name string, ending time.Time) (cert, key []byte, err er
 	return pemBlock("CERTIFICATE", der), pemBlock("PRIVATE KEY", pkcs8), nil
 }
 
+// UnsecuredToken is a JSON web token without a signature (RFC 7515, appendix A.5) for a user, which ends at end.
+func UnsecuredToken(user string, end time.Time) string {
+	part := func(claims string) string { return base64.RawURLEncoding.EncodeToString([]byte(claims)) }
+	return part(`{"alg":"none"}`) + "." + part(fmt.Sprintf(`{"sub":%q,"iat":%d,"exp":%d}`, user, time.Now().Unix(), end.Unix())) + "."
+}
+
 func pemBlock(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
@@ -164,12 +171,14 @@ func (s *Security) config(dir string) map[string]string {
 		"listener.name.mtls.ssl.client.auth":          "required",
 		"listener.name.expired.ssl.keystore.type":     "PEM",
 		"listener.name.expired.ssl.keystore.location": keystore("broker-expired"),
-		"sasl.enabled.mechanisms":                     "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+		"sasl.enabled.mechanisms":                     "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
 	}
 	const module = "org.apache.kafka.common.security."
 	for _, l := range []string{"sasl_ssl", "sasl_plaintext"} {
 		prefix := "listener.name." + l + "."
 		config[prefix+"plain.sasl.jaas.config"] = fmt.Sprintf(module+`plain.PlainLoginModule required user_%s="%s";`, s.User, s.Password)
+		// Kafka's own validator of unsecured tokens believes whoever a token says it is (KIP-255).
+		config[prefix+"oauthbearer.sasl.jaas.config"] = fmt.Sprintf(module+`oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="%s";`, s.User)
 		for _, m := range []string{"scram-sha-256", "scram-sha-512"} {
 			config[prefix+m+".sasl.jaas.config"] = module + "scram.ScramLoginModule required;"
 		}
