@@ -322,6 +322,7 @@ func (l *Lane) act(ctx context.Context, a Action) {
 		l.wg.Go(func() { l.bounds(ctx) })
 	case Save:
 		cp, ctx := l.machine.checkpoint(), l.questions(ctx)
+		cp.Clean = false // what is sent next is not covered by it
 		l.wg.Go(func() { l.store(ctx, cp) })
 	case Report:
 		l.report(a)

@@ -384,7 +384,7 @@ func TestLaneSavesEpochFirst(t *testing.T) {
 		r := newRig(t, 4, opts, &target{})
 		r.until(t, "storing", func(s Status) bool { return s.ID.Epoch == 1 })
 		r.target.mu.Lock()
-		if r.target.epoch != 0 || len(r.saved) != 1 || r.saved[0].ID.Epoch != 1 || r.saved[0].Seq != 0 || r.saved[0].Src != 4 {
+		if r.target.epoch != 0 || len(r.saved) != 1 || r.saved[0].ID.Epoch != 1 || r.saved[0].Seq != 0 || r.saved[0].Src != 4 || r.saved[0].Clean {
 			t.Errorf("the first store failed; stored %+v, the target is at epoch %d", r.saved, r.target.epoch)
 		}
 		r.target.mu.Unlock()
