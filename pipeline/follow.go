@@ -48,7 +48,7 @@ func (l *Link) follow(ctx context.Context, failed <-chan error, j **job) error {
 			if *j == nil {
 				*j = newJob(l)
 			}
-			if (*j).done() {
+			if (*j).done(ctx) {
 				return nil
 			}
 		}
@@ -70,11 +70,12 @@ func (l *Link) sync(ctx context.Context, first bool) error {
 		return err
 	}
 	if fresh := l.fresh(topics); len(fresh) > 0 {
-		if err := l.start(ctx, fresh, first); err != nil {
+		if err := l.start(ctx, fresh); err != nil {
 			return err
 		}
 	}
 	if first {
+		l.met = make(map[string]bool) // from now on, what is found was born since
 		return l.store.PutLink(ctx, l.cfg.Name, l.record)
 	}
 	return nil
@@ -86,6 +87,7 @@ func (l *Link) fresh(topics []control.Topic) []*running {
 	defer l.mu.Unlock()
 	var fresh []*running
 	problems := make(map[string]string)
+	l.meet(topics)
 	for i := range topics {
 		t := &topics[i]
 		switch {
@@ -107,7 +109,7 @@ func (l *Link) fresh(topics []control.Topic) []*running {
 			if _, known := l.byName[name]; known {
 				continue // also when the id is another one: the source tells that lane
 			}
-			fresh = append(fresh, &running{key: key, target: t.Target, started: time.Now()})
+			fresh = append(fresh, &running{key: key, target: t.Target, met: l.met[name], started: time.Now()})
 		}
 	}
 	for topic, why := range problems {
@@ -117,6 +119,20 @@ func (l *Link) fresh(topics []control.Topic) []*running {
 	}
 	l.problems = problems
 	return fresh
+}
+
+// meet notes, once, the partitions that stand at the link's start. The first round may stay open for long, with lanes running, while
+// one partition does not answer: what is born meanwhile is new.
+func (l *Link) meet(topics []control.Topic) {
+	if l.met != nil {
+		return
+	}
+	l.met = make(map[string]bool)
+	for _, t := range topics {
+		for p := range t.SourcePartitions {
+			l.met[place(t.Source, p)] = true
+		}
+	}
 }
 
 // blame notes the topics that may not be asked about as problems. What another try cures comes back as an error.

@@ -36,8 +36,8 @@ func (s *Stuck) join(o *Stuck) *Stuck {
 func newJob(l *Link) *job { return &job{link: l} }
 
 // done says whether every lane has reached its end and stored it, or is parked.
-func (j *job) done() bool {
-	if j.ends == nil && !j.ask() {
+func (j *job) done(ctx context.Context) bool {
+	if j.ends == nil && !j.ask(ctx) {
 		return false
 	}
 	var stuck []string
@@ -62,8 +62,8 @@ func (j *job) done() bool {
 }
 
 // ask finds the ends of all lanes of the first round; partitions that are found later are not waited for.
-func (j *job) ask() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+func (j *job) ask(ctx context.Context) bool {
+	ctx, cancel := j.link.whileWanted(ctx, 30*time.Second)
 	defer cancel()
 	lanes := j.link.running()
 	places := make([]cluster.Place, len(lanes))

@@ -36,6 +36,7 @@ type Link struct {
 	first   bool                // the link never ran before
 	widened *partitioner.Filter // the filter of the last run, where it was another one
 	oldIDs  map[string][16]byte // topic ids in the state, by topic/partition
+	met     map[string]bool     // topic/partition that stood at this start; nil before, empty once the first round is done
 
 	mu       sync.Mutex
 	phase    string // what the link is doing, for status
@@ -136,13 +137,19 @@ func (l *Link) run(ctx context.Context) error {
 		}
 	})
 	background.Go(func() { l.store.Run(inner) })
-	background.Go(func() { l.mark(inner) })
+	var marking sync.WaitGroup
+	marks, stopMarks := context.WithCancel(inner)
+	defer stopMarks()
+	marking.Go(func() { l.mark(marks) })
 
 	var job *job
 	l.setPhase("running")
 	err := l.follow(ctx, failed, &job)
 	l.setPhase("handing over")
-	clean := l.handOver(ctx)
+	clean := l.handOver(ctx, func() {
+		stopMarks()
+		marking.Wait()
+	})
 	l.setPhase("stopped")
 	stop()
 	background.Wait()

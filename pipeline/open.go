@@ -73,6 +73,12 @@ func (l *Link) prepare(ctx context.Context, store *state.Store, toID string) err
 		if err != nil {
 			return err
 		}
+		// The record is written when the first round is done, which may be long after the first batch: what has a checkpoint is ours.
+		begun := make(map[string]bool)
+		for key := range store.Checkpoints() {
+			begun[key.Topic] = begun[key.Topic] || key.Link == l.cfg.Name
+		}
+		planned = slices.DeleteFunc(planned, func(t control.Topic) bool { return begun[t.Source] })
 		full, err := control.NotEmpty(ctx, l.to.Client(), planned)
 		if err != nil {
 			return err

@@ -18,6 +18,7 @@ type running struct {
 	lane    *lane.Lane
 	twice   int64 // records that an end which was not clean may have doubled
 	frozen  bool  // parked before it began: its stored position stays as it is
+	met     bool  // stood at this start of the link
 	started time.Time
 }
 
@@ -33,8 +34,8 @@ func (r *running) copied() cluster.Place {
 func place(topic string, partition int32) string { return fmt.Sprintf("%s/%d", topic, partition) }
 
 // start finds where lanes begin and starts them: a few requests for all of them.
-func (l *Link) start(ctx context.Context, fresh []*running, first bool) error {
-	plan, failed, err := l.plan(ctx, fresh, first)
+func (l *Link) start(ctx context.Context, fresh []*running) error {
+	plan, failed, err := l.plan(ctx, fresh)
 	if err != nil {
 		return err
 	}
@@ -132,8 +133,9 @@ func (l *Link) mark(ctx context.Context) {
 	}
 }
 
-// handOver stops the lanes, within the grace, and stores where they stand. It says whether all ended clean.
-func (l *Link) handOver(ctx context.Context) (clean bool) {
+// handOver stops the lanes, within the grace, and stores where they stand. It says whether all ended clean. stopMarks ends mark, and
+// returns when it has ended: what that had looked at before the end must not be written over the end.
+func (l *Link) handOver(ctx context.Context, stopMarks func()) (clean bool) {
 	lanes := l.running()
 	for _, r := range lanes {
 		r.lane.Stop()
@@ -143,6 +145,7 @@ func (l *Link) handOver(ctx context.Context) (clean bool) {
 	stop := context.AfterFunc(grace, l.endLanes)
 	l.wg.Wait()
 	stop()
+	stopMarks()
 	clean = true
 	for _, r := range lanes {
 		st := r.lane.Status()

@@ -27,7 +27,7 @@ type laneStart struct {
 
 // plan finds the place of every fresh lane: its checkpoint, else the start that was stored for it, else a start that is
 // resolved now and stored at once. A partition that does not answer is left out, with its error by topic.
-func (l *Link) plan(ctx context.Context, fresh []*running, first bool) (plan []*laneStart, failed map[string]error, err error) {
+func (l *Link) plan(ctx context.Context, fresh []*running) (plan []*laneStart, failed map[string]error, err error) {
 	failed = make(map[string]error)
 	targets := make([]cluster.Place, len(fresh))
 	for i, r := range fresh {
@@ -41,7 +41,7 @@ func (l *Link) plan(ctx context.Context, fresh []*running, first bool) (plan []*
 		}
 		return false
 	})
-	starts, err := l.resolve(ctx, fresh, ends, first, failed)
+	starts, err := l.resolve(ctx, fresh, ends, failed)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -112,7 +112,7 @@ func (l *Link) recreated(key state.LaneKey) bool {
 }
 
 // resolve gives the starts of lanes without a checkpoint, and stores those that are new.
-func (l *Link) resolve(ctx context.Context, fresh []*running, ends map[cluster.Place]cluster.Offset, first bool, failed map[string]error) (map[state.LaneKey]state.Start, error) {
+func (l *Link) resolve(ctx context.Context, fresh []*running, ends map[cluster.Place]cluster.Offset, failed map[string]error) (map[state.LaneKey]state.Start, error) {
 	starts := make(map[state.LaneKey]state.Start)
 	var told, zero []*running
 	for _, r := range fresh {
@@ -123,7 +123,7 @@ func (l *Link) resolve(ctx context.Context, fresh []*running, ends map[cluster.P
 			starts[r.key] = s
 			continue
 		}
-		if first && l.startsAsTold(r.key.Topic) {
+		if r.met && l.startsAsTold(r.key.Topic) {
 			told = append(told, r)
 		} else {
 			zero = append(zero, r)
