@@ -31,7 +31,7 @@ func (m *Machine) Complete(c Completion, now time.Time) {
 			m.detail = answer(c)
 		}
 		m.act(Action{Kind: CloseSink})
-		m.open = false
+		m.open, m.shut = false, now
 	}
 	if m.refusal != TargetLostReason && (c.Outcome == Lost || c.Outcome == Acked || c.Outcome == Failed && !refused(c.Code)) {
 		m.doubtful = true

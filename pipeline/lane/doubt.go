@@ -188,7 +188,7 @@ func (m *Machine) written(n int64, now time.Time) {
 
 // goOn opens a stream again; what the window still holds goes first, alone.
 func (m *Machine) goOn(now time.Time) {
-	m.alone = true
+	m.alone, m.shut = true, now
 	m.enter(Starting, NoReason, now)
 	if m.window.size == 0 {
 		m.tip = m.ack

@@ -44,6 +44,7 @@ type Machine struct {
 	epoch1   bool // the epoch has to be raised once the window is empty
 
 	since   time.Time // when the state was entered
+	shut    time.Time // when the last stream was given up, or a new one was first asked for
 	retryAt time.Time // next try, zero for none
 	tries   int
 	parks   int
@@ -63,7 +64,7 @@ type Machine struct {
 // hold the identity's state. shared says that others are known to write to the target partition.
 func NewMachine(opts Options, id batch.Identity, at Position, shared bool, now time.Time) *Machine {
 	m := &Machine{opts: opts, id: id, shared: shared, ack: at, tip: at, sentSeq: at.Seq, read: at.Src, readEpoch: at.SrcEpoch, alone: true, loose: at.Src,
-		ahead: -1, hw: -1, lso: -1, logStart: -1, since: now}
+		ahead: -1, hw: -1, lso: -1, logStart: -1, since: now, shut: now}
 	m.gen = 1
 	m.act(Action{Kind: OpenSink})
 	m.act(Action{Kind: Seek, Src: at.Src, Epoch: at.SrcEpoch, Gen: m.gen})
@@ -126,17 +127,30 @@ func (m *Machine) Saved(now time.Time) {
 // Deadline is when Tick wants to be called; zero for no wish.
 func (m *Machine) Deadline() time.Time {
 	d := m.retryAt
-	if m.state == Doubt && m.held > 0 {
-		if g := m.since.Add(m.opts.KeepInDoubt); d.IsZero() || g.Before(d) {
+	if since, ok := m.holdsInVain(); ok {
+		if g := since.Add(m.opts.KeepInDoubt); d.IsZero() || g.Before(d) {
 			d = g
 		}
 	}
 	return d
 }
 
+// holdsInVain says whether the lane holds buffers that cannot go now, and since when: other lanes could use the memory.
+func (m *Machine) holdsInVain() (since time.Time, ok bool) {
+	switch {
+	case m.held == 0 || m.window.sent > 0:
+		return time.Time{}, false
+	case m.state == Doubt:
+		return m.since, true
+	case (m.state == Starting || m.state == Running) && !m.open:
+		return m.shut, true
+	}
+	return time.Time{}, false
+}
+
 // Tick lets time pass.
 func (m *Machine) Tick(now time.Time) {
-	if m.state == Doubt && m.held > 0 && m.window.sent == 0 && !now.Before(m.since.Add(m.opts.KeepInDoubt)) {
+	if since, ok := m.holdsInVain(); ok && !now.Before(since.Add(m.opts.KeepInDoubt)) {
 		m.giveBack()
 	}
 	if m.retryAt.IsZero() || now.Before(m.retryAt) {

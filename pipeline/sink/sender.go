@@ -31,6 +31,8 @@ type sender struct {
 	slots      map[slotKey]*slot
 	flightNo   uint64
 	pauseUntil time.Time // the broker's quota asked for silence until then
+	down       bool      // the last dial failed: no stream is bound before one succeeds, so that lanes do not hold what cannot go
+	wanted     bool      // a stream was asked for since
 	ended      bool
 }
 
@@ -69,6 +71,9 @@ func (s *sender) run(ctx context.Context) {
 		conn, err := s.sink.cluster.DialWith(ctx, s.broker, cluster.ConnOptions{
 			MaxOutstanding: s.sink.opts.MaxRequests, RequestTimeout: s.sink.opts.AckTimeout + s.sink.opts.AckTimeout/2})
 		answered := false
+		s.mu.Lock()
+		s.down, s.wanted = err != nil, false
+		s.mu.Unlock()
 		if err == nil {
 			answered, err = s.serve(ctx, conn)
 		}
@@ -104,13 +109,13 @@ func (s *sender) run(ctx context.Context) {
 	s.fail(lane.Lost)
 }
 
-// wait blocks until an entry is queued. It returns false when ctx ends.
+// wait blocks until an entry is queued, or a stream is asked for while the broker is down. It returns false when ctx ends.
 func (s *sender) wait(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		s.mu.Lock()
-		n := s.readyBytes
+		dial := s.readyBytes > 0 || s.wanted
 		s.mu.Unlock()
-		if n > 0 {
+		if dial {
 			return true
 		}
 		select {

@@ -48,6 +48,9 @@ type Sink struct {
 // ErrNoLeader says that the target partition has no leader now, or that the topic does not exist.
 var ErrNoLeader = errors.New("the partition has no leader")
 
+// ErrDown says that the partition's leader could not be reached by the last try.
+var ErrDown = errors.New("the broker cannot be reached")
+
 // New makes a sink for c. Run starts it.
 func New(c *cluster.Cluster, opts Options, log *slog.Logger) *Sink {
 	s := &Sink{cluster: c, opts: opts, log: log, senders: make(map[int32][]*sender), topics: make(map[topicRef]*topicRef),
@@ -182,6 +185,11 @@ func (t *target) Open(to func(lane.Completion)) (lane.Stream, error) {
 	defer x.mu.Unlock()
 	if x.ended {
 		return nil, fmt.Errorf("open %s/%d on %s: the connection is gone", t.topic, t.partition, s.cluster.Alias())
+	}
+	if x.down {
+		x.wanted = true
+		x.signal()
+		return nil, fmt.Errorf("open %s/%d on %s: broker %d: %w", t.topic, t.partition, s.cluster.Alias(), broker, ErrDown)
 	}
 	key := slotKey{t.topic, t.partition}
 	if x.slots[key] == nil {
