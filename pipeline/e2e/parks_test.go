@@ -218,11 +218,11 @@ func TestReadDenied(t *testing.T) {
 	deny := kadm.NewACLs().Deny("User:" + limitedUser).DenyHosts("*").Topics("unread.no").
 		ResourcePatternType(kadm.ACLPatternLiteral).Operations(kadm.OpRead)
 	acls(t, from, deny)
-	no.write(5)
-	yes.write(5)
-	if s := l.parked("unread.no", 0, "source-denied"); !strings.Contains(s.Cure, "READ") {
-		t.Errorf("the cure is %q", s.Cure)
+	if s := l.parked("unread.no", 0, "source-denied"); s.SrcOffset != 5 || !strings.Contains(s.Cure, "READ") {
+		t.Errorf("parked at %d with the cure %q", s.SrcOffset, s.Cure)
 	}
+	no.write(5) // behind the refusal, so that only a lane that heals copies them
+	yes.write(5)
 	waitWritten(t, adminOf(t, to), "unreadsrc.unread.yes", 10)
 	if _, err := adminOf(t, from).DeleteACLs(t.Context(), deny); err != nil {
 		t.Fatal(err)
