@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kbin"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // answer is what a Produce response says about one partition.
@@ -19,8 +18,8 @@ type answer struct {
 }
 
 // walk calls f for every partition of a Produce response (version 3 and later) and returns the throttle time. It
-// allocates nothing per partition but messages. The answer is f's for the call.
-func walk(body []byte, version int16, f func(*answer)) (throttle time.Duration, err error) {
+// allocates nothing but messages: an answer goes by value, for by pointer it would escape. Its name is f's for the call.
+func walk(body []byte, version int16, f func(answer)) (throttle time.Duration, err error) {
 	r := kbin.Reader{Src: body}
 	flexible := version >= produceFlexible
 	var a answer
@@ -60,7 +59,7 @@ func walk(body []byte, version int16, f func(*answer)) (throttle time.Duration, 
 			if !r.Ok() {
 				return 0, r.Complete()
 			}
-			f(&a)
+			f(a)
 		}
 		tags(&r, flexible)
 		if !r.Ok() {
@@ -103,8 +102,13 @@ func nullable(r *kbin.Reader, flexible bool) []byte {
 	return r.Span(n)
 }
 
+// tags skips a section of tagged fields, as kmsg.SkipTags does: through its interface the reader would escape.
 func tags(r *kbin.Reader, flexible bool) {
-	if flexible {
-		kmsg.SkipTags(r)
+	if !flexible {
+		return
+	}
+	for n := r.Uvarint(); n > 0 && r.Ok(); n-- {
+		r.Uvarint() // key
+		r.Span(int(r.Uvarint()))
 	}
 }

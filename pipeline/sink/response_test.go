@@ -54,7 +54,7 @@ type told struct {
 }
 
 func read(body []byte, version int16) (all []told, throttle time.Duration, err error) {
-	throttle, err = walk(body, version, func(a *answer) {
+	throttle, err = walk(body, version, func(a answer) {
 		all = append(all, told{string(a.name), a.id, a.partition, a.code, a.base, a.message})
 	})
 	return all, throttle, err
@@ -115,6 +115,27 @@ func TestResponseAgainstKmsg(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// An answer costs no memory as long as the broker has nothing to say in words.
+func TestResponseAllocatesNothing(t *testing.T) {
+	for version := int16(firstProduce); version <= lastProduce; version++ {
+		r := response(version)
+		for i := range r.Topics {
+			for j := range r.Topics[i].Partitions {
+				r.Topics[i].Partitions[j].ErrorMessage, r.Topics[i].Partitions[j].ErrorRecords = nil, nil
+			}
+		}
+		body := r.AppendTo(nil)
+		var sum int64
+		if n := testing.AllocsPerRun(50, func() {
+			if _, err := walk(body, version, func(a answer) { sum += a.base + int64(len(a.name)) }); err != nil {
+				t.Error(err)
+			}
+		}); n != 0 || sum == 0 {
+			t.Errorf("v%d: %v allocations, offsets and names add up to %d", version, n, sum)
+		}
 	}
 }
 

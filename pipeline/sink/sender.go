@@ -331,8 +331,8 @@ func (s *sender) land(resp cluster.Response) (throttle time.Duration, refresh bo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f, next := s.flying[0], 0
-	throttle, err = walk(resp.Body, resp.Version, func(a *answer) {
-		it := f.find(a, resp.Version, &next)
+	throttle, err = walk(resp.Body, resp.Version, func(a answer) {
+		it := f.find(&a, resp.Version, &next)
 		if it == nil {
 			return // a partition that was not asked for, or twice
 		}
