@@ -146,7 +146,7 @@ func (l *Link) run(ctx context.Context) error {
 	l.setPhase("running")
 	err := l.follow(ctx, failed, &job)
 	l.setPhase("handing over")
-	clean := l.handOver(ctx, func() {
+	clean, unstored := l.handOver(ctx, func() {
 		stopMarks()
 		marking.Wait()
 	})
@@ -155,6 +155,9 @@ func (l *Link) run(ctx context.Context) error {
 	background.Wait()
 	if err == nil && ctx.Err() == nil {
 		l.log.Info("stopped", "clean", clean)
+		if job != nil && unstored != nil {
+			return fmt.Errorf("link %s: all was copied, its positions were not stored: run it again: %w", l.cfg.Name, unstored)
+		}
 		return job.verdict()
 	}
 	return err

@@ -133,9 +133,9 @@ func (l *Link) mark(ctx context.Context) {
 	}
 }
 
-// handOver stops the lanes, within the grace, and stores where they stand. It says whether all ended clean. stopMarks ends mark, and
-// returns when it has ended: what that had looked at before the end must not be written over the end.
-func (l *Link) handOver(ctx context.Context, stopMarks func()) (clean bool) {
+// handOver stops the lanes, within the grace, and stores where they stand. It says whether all ended clean; the error is that of
+// storing. stopMarks ends mark, and returns when it has ended: what that had looked at before the end must not be written over the end.
+func (l *Link) handOver(ctx context.Context, stopMarks func()) (clean bool, err error) {
 	lanes := l.running()
 	for _, r := range lanes {
 		r.lane.Stop()
@@ -162,9 +162,9 @@ func (l *Link) handOver(ctx context.Context, stopMarks func()) (clean bool) {
 	defer context.AfterFunc(flush, l.store.Close)() // franz-go would wait longer, for the answers to what it has written
 	if err := l.store.Flush(flush); err != nil {
 		l.log.Error("positions not stored: the next start begins at the stored ones", "err", err)
-		return false
+		return false, err
 	}
-	return clean
+	return clean, nil
 }
 
 // stored is a lane's position as the state topic keeps it.

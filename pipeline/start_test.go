@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -200,10 +201,7 @@ func TestStopStoresACleanEnd(t *testing.T) {
 	writing := make(chan struct{}, 1)
 	p.west.ControlKey(int16(kmsg.Produce), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
 		p.west.KeepControl()
-		req := kreq.(*kmsg.ProduceRequest)
-		if slices.ContainsFunc(req.Topics, func(t kmsg.ProduceRequestTopic) bool {
-			return t.Topic == "east.orders" || t.TopicID != [16]byte{} && p.west.TopicIDInfo(t.TopicID).Topic == "east.orders"
-		}) {
+		if isCopy(p.west, kreq.(*kmsg.ProduceRequest)) {
 			return nil, nil, false
 		}
 		select {
@@ -231,4 +229,31 @@ func TestStopStoresACleanEnd(t *testing.T) {
 			t.Errorf("%v: stored at %d, clean %v", key, cp.SrcNext, cp.Clean)
 		}
 	}
+}
+
+// A job that could not store where it stands has not ended well: its next run would copy again.
+func TestJobThatCannotStore(t *testing.T) {
+	p := newTwins(t, kfake.NumBrokers(1))
+	p.topic(p.east, "orders", 1)
+	p.write(p.east, "orders", 1, 0, 10)
+	var copying bool // of the control function
+	p.west.ControlKey(int16(kmsg.Produce), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		p.west.KeepControl()
+		if isCopy(p.west, kreq.(*kmsg.ProduceRequest)) {
+			copying = true
+			return nil, nil, false
+		}
+		return nil, nil, copying // positions are never answered any more
+	})
+	err := p.run(p.config(DefaultLink("east", "west")), Options{UntilCaughtUp: true, Grace: time.Second})
+	if err == nil || !strings.HasPrefix(err.Error(), "link east.west: all was copied, its positions were not stored: run it again: ") {
+		t.Fatalf("the job ended with %v", err)
+	}
+}
+
+// isCopy says whether a request writes the copy of orders, not state.
+func isCopy(c *kfake.Cluster, req *kmsg.ProduceRequest) bool {
+	return slices.ContainsFunc(req.Topics, func(t kmsg.ProduceRequestTopic) bool {
+		return t.Topic == "east.orders" || t.TopicID != [16]byte{} && c.TopicIDInfo(t.TopicID).Topic == "east.orders"
+	})
 }
