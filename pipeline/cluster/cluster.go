@@ -29,6 +29,8 @@ type Cluster struct {
 	pool   *batch.Pool
 	logins *logins // nil without SASL
 
+	sessions sessions // of TLS
+
 	topology atomic.Pointer[Topology]
 	refresh  *refresher
 }

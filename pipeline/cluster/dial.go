@@ -64,6 +64,7 @@ func (c *Cluster) dialSecure(ctx context.Context, p peer) (nc, raw net.Conn, err
 		raw.Close()
 		return nil, nil, fmt.Errorf("dial %s: %w", p, err)
 	}
+	cfg.ClientSessionCache = c.sessions.of(cfg)
 	over := tls.Client(raw, cfg)
 	if err := over.HandshakeContext(ctx); err != nil {
 		raw.Close()
