@@ -58,6 +58,9 @@ type Broker struct {
 // ID is the node id.
 func (b *Broker) ID() int { return b.id }
 
+// Rack is where the broker says it stands; each stands alone.
+func (b *Broker) Rack() string { return fmt.Sprintf("rack-%d", b.id) }
+
 // Process is the running java, nil when it is down.
 func (b *Broker) Process() *Process { return b.process }
 
@@ -117,6 +120,7 @@ func (b *Broker) writeConfig() error {
 	config := map[string]string{
 		"process.roles":                  "broker,controller",
 		"node.id":                        fmt.Sprint(b.id),
+		"broker.rack":                    b.Rack(),
 		"controller.quorum.voters":       strings.Join(voters, ","),
 		"listeners":                      strings.Join(listeners, ","),
 		"advertised.listeners":           strings.Join(advertised, ","),

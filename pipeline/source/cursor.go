@@ -24,6 +24,8 @@ type Cursor struct {
 	asking   bool
 	stuck    bool // the place was refused: nothing is fetched before the next MoveTo
 	closed   bool
+	replica  int32     // a follower to read from, -1 for the leader; see follow.go
+	follows  time.Time // until then: the leader is asked again
 	leader   int32     // the leader's epoch, sent along; -1 unknown
 	maxBytes int32     // asked for at once; more than usual while a larger batch lies ahead
 	misses   int       // tries in a row that found no leader, or an error that fresh metadata should cure
@@ -108,6 +110,7 @@ func (c *Cursor) Close() {
 	}
 	c.closed = true
 	delete(c.source.cursors, c)
+	delete(c.source.following, c)
 	delete(c.source.homeless, c)
 }
 

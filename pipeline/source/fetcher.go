@@ -117,6 +117,7 @@ func (f *fetcher) run(ctx context.Context) {
 		}
 		f.source.stale()
 		if !errors.Is(err, cluster.ErrClosed) {
+			f.source.leave(f.broker)
 			f.log.Warn("connection to the source broke", "err", err)
 		}
 		if served {
@@ -267,6 +268,7 @@ func (f *fetcher) build(version int16, maxBytes int32) bool {
 	if f.asking == 0 {
 		return false
 	}
+	r.Rack = s.rackLocked()
 	r.ForgottenTopics = r.ForgottenTopics[:0]
 	if full {
 		for c := range f.cursors {
@@ -422,6 +424,10 @@ func (f *fetcher) part(place asked, p *part, resp cluster.Response) {
 	d.Gen = c.gen
 	switch {
 	case !deliver:
+	case (p.code != 0 || d.Diverging != nil) && c.replica == f.broker:
+		// A follower may lag, or not know yet what its leader does: the leader is asked.
+		deliver = false
+		s.refuseLocked(c)
 	case p.code != 0:
 		deliver = f.troubleLocked(c, p.code)
 	case d.Diverging != nil:
@@ -464,6 +470,9 @@ func (f *fetcher) part(place asked, p *part, resp cluster.Response) {
 			f.removeLocked(c)
 			s.placeLocked(c)
 		}
+	case p.preferred >= 0 && p.preferred != f.broker:
+		c.misses = 0
+		s.followLocked(c, p.preferred)
 	default:
 		c.misses = 0
 		if c.offset < p.hw && !s.opts.ReadCommitted || c.offset < p.lso {

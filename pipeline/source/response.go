@@ -36,6 +36,7 @@ type part struct {
 	hw        int64
 	lso       int64
 	logStart  int64 // -1 below version 5
+	preferred int32 // the replica to read from instead, -1 for none
 	aborted   []lane.AbortedTxn
 	diverging *lane.Diverging
 	records   []byte
@@ -109,8 +110,9 @@ func (w *walker) partition(r *kbin.Reader, version int16, flexible bool) error {
 		}
 		p.aborted = append(p.aborted, a)
 	}
+	p.preferred = -1
 	if version >= fetchReplica {
-		r.Int32() // preferred read replica: only with a rack in the request
+		p.preferred = r.Int32()
 	}
 	var n int
 	if flexible {

@@ -69,6 +69,12 @@ type proxied struct{}
 
 func start(t testing.TB, opts Options, fakeOpts ...kfake.Opt) *rig {
 	t.Helper()
+	return startIn(t, "", opts, fakeOpts...)
+}
+
+// startIn is start for a source that is in a rack.
+func startIn(t testing.TB, rack string, opts Options, fakeOpts ...kfake.Opt) *rig {
+	t.Helper()
 	r := &rig{credit: NewCredit(64 << 20), pool: batch.NewPool(0)}
 	var err error
 	if r.fake, err = kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(2), kfake.SeedTopics(4, "orders", "audit")}, fakeOpts...)...); err != nil {
@@ -83,7 +89,7 @@ func start(t testing.TB, opts Options, fakeOpts ...kfake.Opt) *rig {
 	for i, addr := range r.fake.ListenAddrs() {
 		through[addr] = r.proxy.Addrs()[i]
 	}
-	cfg := cluster.Config{Alias: "east", Bootstrap: r.fake.ListenAddrs(), Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	cfg := cluster.Config{Alias: "east", Rack: rack, Bootstrap: r.fake.ListenAddrs(), Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if ctx.Value(proxied{}) != nil {
 			addr = through[addr]
 		}

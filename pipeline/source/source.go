@@ -36,13 +36,16 @@ type Source struct {
 	pool    *batch.Pool
 	log     *slog.Logger
 
-	mu       sync.Mutex
-	ctx      context.Context // Run's; nil outside of it
-	wg       sync.WaitGroup
-	cursors  map[*Cursor]struct{}
-	homeless map[*Cursor]struct{} // without a fetcher: no leader known
-	readers  map[int32]*reader
-	version  uint64 // of the topology that cursors were last placed by
+	mu        sync.Mutex
+	ctx       context.Context // Run's; nil outside of it
+	wg        sync.WaitGroup
+	cursors   map[*Cursor]struct{}
+	homeless  map[*Cursor]struct{} // without a fetcher: no leader known
+	readers   map[int32]*reader
+	following map[*Cursor]struct{} // those that read from a follower
+	alone     time.Time            // until then no rack is sent
+	looked    time.Time            // when following was last looked through
+	version   uint64               // of the topology that cursors were last placed by
 
 	refresh chan struct{}
 	fatal   chan error
@@ -60,7 +63,7 @@ type reader struct {
 // New makes a source. credit bounds what its responses pin, pool is where they live. Run starts it.
 func New(c *cluster.Cluster, opts Options, credit *Credit, pool *batch.Pool, log *slog.Logger) *Source {
 	s := &Source{cluster: c, opts: opts, credit: credit, pool: pool, log: log,
-		cursors: make(map[*Cursor]struct{}), homeless: make(map[*Cursor]struct{}), readers: make(map[int32]*reader),
+		cursors: make(map[*Cursor]struct{}), homeless: make(map[*Cursor]struct{}), following: make(map[*Cursor]struct{}), readers: make(map[int32]*reader),
 		refresh: make(chan struct{}, 1), fatal: make(chan error, 1)}
 	s.largest.Store(1 << 20)
 	return s
@@ -69,7 +72,7 @@ func New(c *cluster.Cluster, opts Options, credit *Credit, pool *batch.Pool, log
 // Open makes a cursor for a partition. It delivers nothing before MoveTo and Ask. to is called under the source's lock, so that
 // what one connection delivers cannot overtake what another one does: it must not block, nor call the cursor.
 func (s *Source) Open(topic string, id [16]byte, partition int32, to func(lane.Delivery)) *Cursor {
-	c := &Cursor{source: s, topic: topic, id: id, partition: partition, to: to, epoch: -1, leader: -1, maxBytes: int32(s.opts.PartitionBytes)}
+	c := &Cursor{source: s, topic: topic, id: id, partition: partition, to: to, epoch: -1, leader: -1, replica: -1, maxBytes: int32(s.opts.PartitionBytes)}
 	s.mu.Lock()
 	s.cursors[c] = struct{}{}
 	s.mu.Unlock()
@@ -121,6 +124,7 @@ func (s *Source) route(ctx context.Context) error {
 			continue
 		case <-s.refresh:
 		case now := <-ticker.C:
+			s.askAgain(now)
 			if !s.due(now) {
 				continue
 			}
@@ -176,7 +180,8 @@ func (s *Source) rehouse(t *cluster.Topology) {
 			if c.fetcher == nil {
 				continue
 			}
-			if p, ok := t.Leader(c.topic, c.partition); c.recreated(t) || ok && (c.fetcher.broker != p.Leader || c.leader != p.LeaderEpoch) {
+			if p, ok := t.Leader(c.topic, c.partition); c.recreated(t) || ok && (c.fetcher.broker != c.brokerLocked(t, p) || c.leader != p.LeaderEpoch) {
+				c.unfollowLocked()
 				c.fetcher.removeLocked(c)
 				s.homeless[c] = struct{}{}
 			}
@@ -218,7 +223,7 @@ func (s *Source) tellLocked(c *Cursor, code int16) {
 	c.to(lane.Delivery{Gen: c.gen, Code: code, HighWatermark: -1, LastStable: -1, LogStart: -1})
 }
 
-// placeLocked gives a cursor that asks to a fetcher of its leader.
+// placeLocked gives a cursor that asks to a fetcher of its leader, or of the follower that the leader has named.
 func (s *Source) placeLocked(c *Cursor) {
 	if c.fetcher != nil || !c.wantsLocked() {
 		delete(s.homeless, c)
@@ -236,16 +241,17 @@ func (s *Source) placeLocked(c *Cursor) {
 	}
 	delete(s.homeless, c)
 	c.leader = p.LeaderEpoch
-	r := s.readers[p.Leader]
+	broker := c.brokerLocked(t, p)
+	r := s.readers[broker]
 	if r == nil {
-		r = &reader{quiet: newFetcher(s, p.Leader, true)}
+		r = &reader{quiet: newFetcher(s, broker, true)}
 		s.start(r.quiet)
 		for range s.opts.Conns {
-			f := newFetcher(s, p.Leader, false)
+			f := newFetcher(s, broker, false)
 			r.backlog = append(r.backlog, f)
 			s.start(f)
 		}
-		s.readers[p.Leader] = r
+		s.readers[broker] = r
 	}
 	r.pick().addLocked(c)
 }
