@@ -17,7 +17,7 @@ const shownTopics = 5
 
 func checkCommand() *cobra.Command {
 	var file string
-	var asJSON bool
+	var asJSON, printACLs bool
 	cmd := &cobra.Command{
 		Use:   "check -c FILE",
 		Short: "Says before a byte moves what will not pass",
@@ -28,6 +28,10 @@ func checkCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := load(file)
 			if err != nil {
+				return err
+			}
+			if printACLs {
+				_, err := io.WriteString(cmd.OutOrStdout(), showACLs(cfg))
 				return err
 			}
 			p, err := pipeline.New(cfg, pipeline.Options{}, newLogger(cfg.Log, cmd.ErrOrStderr()))
@@ -59,6 +63,8 @@ func checkCommand() *cobra.Command {
 	}
 	configFlag(cmd, &file)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&printACLs, "print-acls", false, "print the kafka-acls.sh commands that this configuration needs, and ask no cluster")
+	cmd.MarkFlagsMutuallyExclusive("json", "print-acls")
 	return cmd
 }
 
