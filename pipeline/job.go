@@ -44,7 +44,7 @@ func (j *job) done(ctx context.Context) bool {
 	for r, end := range j.ends {
 		st := r.lane.Status()
 		switch {
-		case st.Src >= end:
+		case st.Src >= end && !disowned(st):
 		case st.State == lane.Parked:
 			stuck = append(stuck, fmt.Sprintf("%s %s: %s (%s); %s", j.link.cfg.Name, place(r.key.Topic, r.key.Partition), st.Reason, st.Detail, st.Reason.Info().Cure))
 		default:
@@ -59,6 +59,13 @@ func (j *job) done(ctx context.Context) bool {
 	slices.Sort(stuck)
 	j.stuck = stuck
 	return true
+}
+
+// disowned says whether a lane is parked because its position speaks of logs that are no longer there: it is nowhere near an
+// end then, whatever its number.
+func disowned(st lane.Status) bool {
+	return st.State == lane.Parked &&
+		(st.Reason == lane.TargetLostReason || st.Reason == lane.RecreatedReason || st.Reason == lane.TruncatedReason)
 }
 
 // ask finds the ends of all lanes of the first round; partitions that are found later are not waited for.

@@ -53,6 +53,11 @@ func (l *Link) plan(ctx context.Context, fresh []*running) (plan []*laneStart, f
 		switch {
 		case resumed:
 			l.resume(s, cp, end)
+			if was, ok := l.store.Start(r.key); ok && was.Target != "" && was.Target != r.target {
+				// The position speaks of another log; what stands in this one may be anybody's.
+				s.park = lane.TargetLostReason
+				s.detail = fmt.Sprintf("it was copied to %s so far, alias and naming now make that %s: change them back, or give the link a new name", was.Target, r.target)
+			}
 		case l.recreated(r.key):
 			s.park, s.detail = lane.RecreatedReason, "the topic has another id than the one that was copied"
 			s.id = batch.Identity{ProducerID: l.pid}
@@ -142,7 +147,7 @@ func (l *Link) resolve(ctx context.Context, fresh []*running, ends map[cluster.P
 				failed[r.key.Topic] = o.Err
 				continue
 			}
-			found[r.key] = state.Start{SrcStart: o.Offset, DstStart: ends[r.copied()].Offset, How: how}
+			found[r.key] = state.Start{SrcStart: o.Offset, DstStart: ends[r.copied()].Offset, Target: r.target, How: how}
 		}
 	}
 	if len(told) > 0 {

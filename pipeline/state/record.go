@@ -54,10 +54,12 @@ type Link struct {
 
 // Start is where a lane began: the resolved `start`, stored before the first
 // batch. How says by which rule ("earliest", "latest", "zero", a time). Offsets
-// are those of the first record copied and of its copy.
+// are those of the first record copied and of its copy, in the topic Target
+// (empty: not noted).
 type Start struct {
 	SrcStart int64     `json:"src_start"`
 	DstStart int64     `json:"dst_start"`
+	Target   string    `json:"target,omitempty"`
 	How      string    `json:"how"`
 	At       time.Time `json:"at"`
 }
