@@ -53,7 +53,7 @@ func TestRotation(t *testing.T) {
 	waitWritten(t, admin, copied, 100)
 	atBroker("second")
 	before := doors.cut()
-	waitFor(t, "refusals", func() bool { return doors.count() >= before+5 })
+	waitFor(t, "refusals", func() bool { return doors.count() >= before+20 })
 	inFile("second")
 	waitWritten(t, admin, copied, written(t, admin, copied)+100)
 	end := n.finish()
