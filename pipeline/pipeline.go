@@ -20,9 +20,12 @@ import (
 // Options are how a pipeline is run, beside what it is.
 type Options struct {
 	UntilCaughtUp bool          // end once every lane has reached the end that its log had at the start
-	Grace         time.Duration // how long a stop waits for what is in flight; 0: 30 s
+	Grace         time.Duration // how long a stop may take: for what is in flight, and the rest to store where it got to; 0: 30 s
 	Tuning        *tuning.Decision
 }
+
+// arriving is the part of the grace that what is in flight may take.
+func (o Options) arriving() time.Duration { return o.Grace - min(o.Grace/3, 10*time.Second) }
 
 // ErrRefused marks what the configuration and the clusters say together and kferry does not do: retrying cannot help.
 var ErrRefused = errors.New("refused")
@@ -173,7 +176,7 @@ func (p *Pipeline) cut(ctx, conns context.Context, stopConns context.CancelFunc)
 	case <-ctx.Done():
 	case <-conns.Done():
 	case <-p.stopping.Done():
-		grace := time.NewTimer(p.opts.Grace)
+		grace := time.NewTimer(p.opts.arriving())
 		defer grace.Stop()
 		select {
 		case <-ctx.Done():

@@ -140,7 +140,7 @@ func (l *Link) handOver(ctx context.Context, stopMarks func()) (clean bool, err 
 	for _, r := range lanes {
 		r.lane.Stop()
 	}
-	grace, cancel := context.WithTimeout(ctx, l.p.opts.Grace)
+	grace, cancel := context.WithTimeout(ctx, l.p.opts.arriving())
 	defer cancel()
 	stop := context.AfterFunc(grace, l.endLanes)
 	l.wg.Wait()
@@ -157,7 +157,7 @@ func (l *Link) handOver(ctx context.Context, stopMarks func()) (clean bool, err 
 			l.store.Mark(r.key, stored(st.Checkpoint))
 		}
 	}
-	flush, cancel2 := context.WithTimeout(ctx, min(l.p.opts.Grace, 10*time.Second))
+	flush, cancel2 := context.WithTimeout(ctx, l.p.opts.Grace-l.p.opts.arriving())
 	defer cancel2()
 	defer context.AfterFunc(flush, l.store.Close)() // franz-go would wait longer, for the answers to what it has written
 	if err := l.store.Flush(flush); err != nil {
