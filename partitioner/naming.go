@@ -96,13 +96,19 @@ func (n *Namer) Refusal(topic string) string {
 	return refusal
 }
 
+// Loops says whether a topic is not forwarded because it has been on the target: that is as it should be. Every other refusal
+// is a topic that the user asked for and does not get.
+func (n *Namer) Loops(topic string) bool {
+	return n.cfg.Kind == Prefix && slices.Contains(UpstreamChain(topic, n.separator, n.aliases), n.target)
+}
+
 // name is Target and Refusal in one. By prefix, a topic that has been on the target already is not sent there again
 // (MirrorSourceConnector.isCycle). Other namings leave no trace of where a topic was; Overlap guards those.
 func (n *Namer) name(topic string) (target, refusal string) {
 	target = topic
 	switch n.cfg.Kind {
 	case Prefix:
-		if slices.Contains(UpstreamChain(topic, n.separator, n.aliases), n.target) {
+		if n.Loops(topic) {
 			return "", fmt.Sprintf("topic %q came from cluster %s", topic, n.target)
 		}
 		target = n.source + n.separator + topic

@@ -97,6 +97,10 @@ func (l *Link) fresh(topics []control.Topic) []*running {
 		case t.Err != nil:
 			problems[t.Source] = t.Err.Error()
 		}
+		if other := l.earlier(t); other != "" {
+			problems[t.Source] = fmt.Sprintf("link %s copies it to %s on %s too: this link leaves it alone", other, t.Target, l.cfg.To)
+			continue
+		}
 		if t.Target == "" || t.TargetPartitions == 0 {
 			continue
 		}
@@ -113,12 +117,45 @@ func (l *Link) fresh(topics []control.Topic) []*running {
 		}
 	}
 	for topic, why := range problems {
-		if l.problems[topic] != why {
-			l.log.Error("topic not copied as it should be", "topic", topic, "err", why)
-		}
+		l.complain(topic, why)
 	}
 	l.problems = problems
+	if len(topics) == 0 && len(l.lanes) == 0 {
+		l.complain("", fmt.Sprintf("no topic of %s matches topics.include %q", l.cfg.From, l.cfg.Topics.Include))
+	}
 	return fresh
+}
+
+// complain logs what is wrong with a topic, once for each wrong.
+func (l *Link) complain(topic, why string) {
+	if l.said[topic] == why {
+		return
+	}
+	l.said[topic] = why
+	if topic == "" {
+		l.log.Warn("nothing to copy", "why", why)
+		return
+	}
+	l.log.Error("topic not copied as it should be", "topic", topic, "err", why)
+}
+
+// earlier names a link before this one that copies a topic to the same place: two of them would double every record.
+func (l *Link) earlier(t *control.Topic) string {
+	for _, other := range l.p.links {
+		if other == l {
+			return ""
+		}
+		if other.cfg.From != l.cfg.From || other.cfg.To != l.cfg.To || t.Target == "" {
+			continue
+		}
+		if ok, err := other.filter.Accepts(t.Source); !ok || err != nil {
+			continue
+		}
+		if target, ok := other.cfg.Namer(l.p.cfg.Aliases()).Target(t.Source); ok && target == t.Target {
+			return other.cfg.Name
+		}
+	}
+	return ""
 }
 
 // meet notes, once, the partitions that stand at the link's start. The first round may stay open for long, with lanes running, while
@@ -144,9 +181,7 @@ func (l *Link) blame(failed map[string]error) (again error) {
 			again = err
 			continue
 		}
-		if l.problems[topic] != err.Error() {
-			l.log.Error("topic not copied as it should be", "topic", topic, "err", err)
-		}
+		l.complain(topic, err.Error())
 		l.problems[topic] = err.Error()
 	}
 	return again

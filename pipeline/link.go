@@ -33,16 +33,18 @@ type Link struct {
 	topics  *control.Topics
 	pid     int64
 	record  state.Link
-	first   bool                // the link never ran before
-	widened *partitioner.Filter // the filter of the last run, where it was another one
-	oldIDs  map[string][16]byte // topic ids in the state, by topic/partition
-	met     map[string]bool     // topic/partition that stood at this start; nil before, empty once the first round is done
+	first   bool                        // the link never ran before
+	widened *partitioner.Filter         // the filter of the last run, where it was another one
+	oldIDs  map[string][16]byte         // topic ids in the state, by topic/partition
+	short   map[state.LaneKey]time.Time // since when a target seems to end before its checkpoint
+	met     map[string]bool             // topic/partition that stood at this start; nil before, empty once the first round is done
 
 	mu       sync.Mutex
 	phase    string // what the link is doing, for status
 	lanes    map[state.LaneKey]*running
 	byName   map[string]state.LaneKey // topic/partition → its lane
 	problems map[string]string        // by topic: why it is not, or not fully, copied
+	said     map[string]string        // by topic: what was last logged
 	moved    []*running               // lanes whose position has changed since mark looked
 	wg       sync.WaitGroup           // of lanes
 	life     context.Context
@@ -56,7 +58,7 @@ func newLink(p *Pipeline, cfg LinkConfig) (*Link, error) {
 	}
 	log := p.log.With("link", cfg.Name)
 	l := &Link{p: p, cfg: cfg, log: log, filter: filter, from: p.clusters[cfg.From], to: p.clusters[cfg.To], sink: p.sinks[cfg.To],
-		phase: "connecting", lanes: make(map[state.LaneKey]*running), byName: make(map[string]state.LaneKey), problems: make(map[string]string)}
+		phase: "connecting", lanes: make(map[state.LaneKey]*running), byName: make(map[string]state.LaneKey), problems: make(map[string]string), said: make(map[string]string), short: make(map[state.LaneKey]time.Time)}
 	l.source = source.New(l.from, p.sourceOptions(cfg), p.credit, p.pool, log.With("cluster", cfg.From))
 	return l, nil
 }

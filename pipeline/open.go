@@ -98,6 +98,9 @@ func (l *Link) prepare(ctx context.Context, store *state.Store, toID string) err
 		}
 	}
 	l.first = !known
+	if known && record.Start != l.cfg.Start.String() {
+		l.log.Info("another start than before: it counts for topics that the filter is widened onto, all others go on where they are", "was", record.Start, "start", l.cfg.Start.String())
+	}
 	record.Include, record.Exclude = l.cfg.Topics.Include, l.cfg.Topics.Exclude
 	record.Naming, record.Start = string(l.cfg.Naming.Kind), l.cfg.Start.String()
 	l.record = record

@@ -121,9 +121,14 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	defer cancel(nil)
 	outer, stopServer := context.WithCancel(ctx)
 	var server, conns, links sync.WaitGroup
-	fail := func(err error) {
-		if err != nil && ctx.Err() == nil {
-			cancel(err)
+	var mu sync.Mutex
+	var failed error
+	fail := func(err error) { // the other links hand over: what is theirs ends clean
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil && failed == nil && ctx.Err() == nil {
+			failed = err
+			p.Stop()
 		}
 	}
 	if p.cfg.AdminListen != "" {
@@ -140,7 +145,6 @@ func (p *Pipeline) Run(ctx context.Context) error {
 			}
 		})
 	}
-	var mu sync.Mutex
 	var stuck *Stuck
 	for _, l := range p.links {
 		links.Go(func() {
@@ -162,6 +166,9 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	server.Wait()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	if failed != nil {
+		return failed
 	}
 	if stuck != nil {
 		return stuck

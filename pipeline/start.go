@@ -51,6 +51,9 @@ func (l *Link) plan(ctx context.Context, fresh []*running) (plan []*laneStart, f
 		cp, resumed := l.store.Checkpoint(r.key)
 		start, begun := starts[r.key]
 		switch {
+		case resumed && l.fellShort(r, cp, end):
+			failed[r.key.Topic] = fmt.Errorf("%s ends at offset %d, %d was written before: asking again", r.copied(), end, cp.DstNext)
+			continue
 		case resumed:
 			l.resume(s, cp, end)
 			if was, ok := l.store.Start(r.key); ok && was.Target != "" && was.Target != r.target {
@@ -100,6 +103,22 @@ func (l *Link) resume(s *laneStart, cp state.Checkpoint, end int64) {
 		l.log.Warn("the last end was not clean: going back to the stored position", "topic", s.run.key.Topic, "partition", s.run.key.Partition,
 			"src_offset", cp.SrcNext, "records_possibly_doubled", n)
 	}
+}
+
+// shortFor is how long a target has to end before what was written to it until that is believed: a broker that has not heard
+// of a new leader yet may say so for a moment.
+const shortFor = 5 * time.Second
+
+// fellShort says that the target seems to have lost what was written to it, and that it is too early to believe that.
+func (l *Link) fellShort(r *running, cp state.Checkpoint, end int64) bool {
+	if end >= cp.DstNext {
+		delete(l.short, r.key)
+		return false
+	}
+	if l.short[r.key].IsZero() {
+		l.short[r.key] = time.Now()
+	}
+	return time.Since(l.short[r.key]) < shortFor
 }
 
 // recreated says whether the state knows the topic under another id.

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"strings"
@@ -236,16 +237,33 @@ func TestJobThatCannotStore(t *testing.T) {
 	p := newTwins(t, kfake.NumBrokers(1))
 	p.topic(p.east, "orders", 1)
 	p.write(p.east, "orders", 1, 0, 10)
-	var copying bool // of the control function
+	pl := p.pipeline(p.config(DefaultLink("east", "west")), Options{UntilCaughtUp: true, Grace: time.Second})
+	defer pl.Close()
+	begun := func() bool { // the link's record is stored: what is written from here on are positions
+		l := pl.links[0]
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.store == nil {
+			return false
+		}
+		_, ok := l.store.Link(l.cfg.Name)
+		return ok
+	}
 	p.west.ControlKey(int16(kmsg.Produce), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
 		p.west.KeepControl()
 		if isCopy(p.west, kreq.(*kmsg.ProduceRequest)) {
-			copying = true
+			p.west.SleepControl(func() {
+				for p.Context().Err() == nil && !begun() {
+					time.Sleep(time.Millisecond)
+				}
+			})
 			return nil, nil, false
 		}
-		return nil, nil, copying // positions are never answered any more
+		return nil, nil, begun() // positions are never answered any more
 	})
-	err := p.run(p.config(DefaultLink("east", "west")), Options{UntilCaughtUp: true, Grace: time.Second})
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	err := pl.Run(ctx)
 	if err == nil || !strings.HasPrefix(err.Error(), "link east.west: all was copied, its positions were not stored: run it again: ") {
 		t.Fatalf("the job ended with %v", err)
 	}
@@ -256,4 +274,52 @@ func isCopy(c *kfake.Cluster, req *kmsg.ProduceRequest) bool {
 	return slices.ContainsFunc(req.Topics, func(t kmsg.ProduceRequestTopic) bool {
 		return t.Topic == "east.orders" || t.TopicID != [16]byte{} && c.TopicIDInfo(t.TopicID).Topic == "east.orders"
 	})
+}
+
+// Topics that a filter is widened onto begin where the link is told to start; what was born since is copied whole.
+func TestWidenedFilter(t *testing.T) {
+	p := newTwins(t)
+	for _, topic := range []string{"orders", "payments"} {
+		p.topic(p.east, topic, 2)
+		p.write(p.east, topic, 2, 0, 100)
+	}
+	link := DefaultLink("east", "west")
+	link.Topics.Include = []string{"orders.*"}
+	if err := p.run(p.config(link), Options{UntilCaughtUp: true}); err != nil {
+		t.Fatal(err)
+	}
+	p.topic(p.east, "orders-new", 2)
+	p.write(p.east, "orders-new", 2, 0, 50)
+	link.Topics.Include, link.Start = []string{"orders.*", "payments"}, Start{Kind: StartLatest}
+	if err := p.run(p.config(link), Options{UntilCaughtUp: true}); err != nil {
+		t.Fatal(err)
+	}
+	p.same("orders", "east.orders")
+	p.same("orders-new", "east.orders-new")
+	if got := p.read(p.west, "east.payments"); len(got) != 0 {
+		t.Fatalf("payments begins at its end, and %d partitions were copied", len(got))
+	}
+	p.write(p.east, "payments", 2, 100, 40)
+	if err := p.run(p.config(link), Options{UntilCaughtUp: true}); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.read(p.west, "east.payments"); len(got[0])+len(got[1]) != 40 || got[0][0] != "k100=v100" {
+		t.Fatalf("payments has %d and %d records after its start, want 20 each", len(got[0]), len(got[1]))
+	}
+}
+
+// Two links that would copy a topic to the same place double it: the later one leaves it alone and says so.
+func TestTwoLinksOneCopy(t *testing.T) {
+	p := newTwins(t)
+	p.topic(p.east, "orders", 3)
+	p.write(p.east, "orders", 3, 0, 300)
+	again := DefaultLink("east", "west")
+	again.Name = "again"
+	again.Topics.Include = []string{"ord.*"}
+	err := p.run(p.config(DefaultLink("east", "west"), again), Options{UntilCaughtUp: true})
+	var stuck *Stuck
+	if !errors.As(err, &stuck) || len(stuck.Lanes) != 1 || !strings.Contains(stuck.Lanes[0], "link east.west copies it to east.orders on west too") {
+		t.Fatalf("the job ended with %v", err)
+	}
+	p.same("orders", "east.orders")
 }

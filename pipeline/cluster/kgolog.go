@@ -7,23 +7,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// kgoLogger hands franz-go's log on to ours, one level lower: what it calls an error it retries, and its caller gets it too.
+// kgoLogger hands franz-go's log on to ours, as debug: what it warns of it retries, and its caller gets it too and says it once,
+// where franz-go has a line for every try of every connection.
 type kgoLogger struct{ log *slog.Logger }
 
 func (l kgoLogger) Level() kgo.LogLevel {
-	switch ctx := context.Background(); {
-	case l.log.Enabled(ctx, slog.LevelDebug):
+	if l.log.Enabled(context.Background(), slog.LevelDebug) {
 		return kgo.LogLevelDebug
-	case l.log.Enabled(ctx, slog.LevelWarn):
-		return kgo.LogLevelWarn
 	}
 	return kgo.LogLevelNone
 }
 
-func (l kgoLogger) Log(level kgo.LogLevel, msg string, keyvals ...any) {
-	to := slog.LevelDebug
-	if level == kgo.LogLevelError || level == kgo.LogLevelWarn {
-		to = slog.LevelWarn
-	}
-	l.log.Log(context.Background(), to, msg, keyvals...)
+func (l kgoLogger) Log(_ kgo.LogLevel, msg string, keyvals ...any) {
+	l.log.Log(context.Background(), slog.LevelDebug, msg, keyvals...)
 }

@@ -22,6 +22,8 @@ type Place struct {
 	Partition int32
 }
 
+func (p Place) String() string { return fmt.Sprintf("%s/%d", p.Topic, p.Partition) }
+
 // Offset is what a partition's leader says. Err is the partition's own: one that is forbidden, or without a leader, hides
 // no other.
 type Offset struct {

@@ -88,8 +88,9 @@ func TestOAuthBearer(t *testing.T) {
 		return 200, fmt.Sprintf(`{"access_token":"token-%d","token_type":"Bearer","expires_in":"3600"}`, asked.Add(1))
 	})
 	f := fake(t)
-	want := "n,,\x01auth=Bearer token-1\x01logicalCluster=lkc-1\x01\x01"
-	bearers(f, 30*time.Second, func(message string) bool { return message == want })
+	var want atomic.Value // kfake asks from its own goroutine
+	want.Store("n,,\x01auth=Bearer token-1\x01logicalCluster=lkc-1\x01\x01")
+	bearers(f, 30*time.Second, func(message string) bool { return message == want.Load() })
 	from := byClient(url)
 	from.Scope, from.Extensions = "a b", map[string]string{"logicalCluster": "lkc-1"}
 	c := open(t, Config{Bootstrap: f.ListenAddrs(), SASL: &SASL{Mechanism: "OAUTHBEARER", OAuth: from}})
@@ -108,18 +109,18 @@ func TestOAuthBearer(t *testing.T) {
 	if _, ok := forms.Load("grant_type=client_credentials&scope=a+b"); !ok {
 		t.Fatal("the request is not what RFC 6749 says")
 	}
-	want = "another token" // a broker that refuses the cached one: credentials that worked are given time, and a new token is asked for
+	want.Store("another token") // a broker that refuses the cached one: credentials that worked are given time, and a new token is asked for
 	err = c.Reach(within(t))
 	if err == nil || Fatal(err) || !strings.Contains(err.Error(), "check that the token is for this cluster") ||
 		!strings.Contains(err.Error(), "they worked before, so their change is waited for until ") {
 		t.Fatalf("got %v", err)
 	}
-	want = "n,,\x01auth=Bearer token-2\x01logicalCluster=lkc-1\x01\x01"
+	want.Store("n,,\x01auth=Bearer token-2\x01logicalCluster=lkc-1\x01\x01")
 	bothWays(t, c)
 
 	// From the first login on: for good, by both ways.
 	from = byClient(url)
-	want = ""
+	want.Store("")
 	for what, ask := range map[string]func(*Cluster) error{
 		"Reach":   func(c *Cluster) error { return c.Reach(within(t)) },
 		"Refresh": func(c *Cluster) error { return c.Refresh(within(t)) },
@@ -160,9 +161,17 @@ func TestTokenIsAskedForOnce(t *testing.T) {
 	}
 	all := func(check func(string, error)) {
 		var wg sync.WaitGroup
+		var here atomic.Int32
 		for range 1000 {
-			wg.Go(func() { check(tokens.get(t.Context())) })
+			wg.Go(func() {
+				here.Add(1)
+				check(tokens.get(t.Context()))
+			})
 		}
+		for here.Load() < 1000 {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(100 * time.Millisecond) // from being here to asking: all but a straggler join the one that waits at the gate
 		close(gate)
 		wg.Wait()
 	}
@@ -373,8 +382,8 @@ func TestTokenNeverShows(t *testing.T) {
 		return out.Write(b)
 	}), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	f := fake(t)
-	ok := true
-	bearers(f, 0, func(string) bool { return ok })
+	var refuses atomic.Bool
+	bearers(f, 0, func(string) bool { return !refuses.Load() })
 	cfg := Config{Alias: "west", Bootstrap: f.ListenAddrs(), SASL: &SASL{Mechanism: "OAUTHBEARER", OAuth: byClient(url)}}
 	c, err := Open(cfg, log)
 	if err != nil {
@@ -383,7 +392,7 @@ func TestTokenNeverShows(t *testing.T) {
 	defer c.Close()
 	log.Info("opened", "config", cfg, "oauth", fmt.Sprintf("%v %+v %#v", cfg, *cfg.SASL.OAuth, *cfg.SASL.OAuth))
 	bothWays(t, c)
-	ok = false
+	refuses.Store(true)
 	log.Info("refused", "err", c.Reach(within(t)))
 	c.Client().Close()
 	mu.Lock()

@@ -339,6 +339,7 @@ type onto string
 
 func (o onto) Target(string) (string, bool) { return string(o), true }
 func (o onto) Refusal(string) string        { return "" }
+func (o onto) Loops(string) bool            { return false }
 
 var errUndecided = errors.New("pattern did not end")
 

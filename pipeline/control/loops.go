@@ -73,6 +73,9 @@ func (n Acyclic) Target(topic string) (string, bool) {
 	return n.Namer.Target(topic)
 }
 
+// Loops says whether a topic is not forwarded because it has been on the target.
+func (n Acyclic) Loops(topic string) bool { return n.cycle(topic) != "" || n.Namer.Loops(topic) }
+
 // Refusal says why a topic is not forwarded; empty for one that is.
 func (n Acyclic) Refusal(topic string) string {
 	if alias := n.cycle(topic); alias != "" {

@@ -18,8 +18,8 @@ const (
 	visiblePoll    = 100 * time.Millisecond
 )
 
-// ErrNotForwarded marks a topic that the filter takes and the naming does not:
-// it came from the target, or its name there would not do.
+// ErrNotForwarded marks a topic that the filter takes and the naming does not,
+// because it came from the target.
 var ErrNotForwarded = errors.New("not forwarded")
 
 // filter and namer are what a link's partitioner.Filter and Namer do.
@@ -30,6 +30,7 @@ type filter interface {
 type namer interface {
 	Target(topic string) (string, bool)
 	Refusal(topic string) string // why Target is false
+	Loops(topic string) bool     // it is false because the topic came from the target
 }
 
 // Topic is one source topic of a link, and what became of it on the target. Ids
@@ -77,7 +78,10 @@ func (t *Topics) Plan(ctx context.Context) ([]Topic, error) {
 		}
 		target, ok := t.Namer.Target(topic.Source)
 		if !ok {
-			topic.Err = fmt.Errorf("%w: %s", ErrNotForwarded, t.Namer.Refusal(topic.Source))
+			topic.Err = errors.New(t.Namer.Refusal(topic.Source))
+			if t.Namer.Loops(topic.Source) {
+				topic.Err = fmt.Errorf("%w: %w", ErrNotForwarded, topic.Err)
+			}
 			continue
 		}
 		topic.Target = target

@@ -65,7 +65,7 @@ func (m *Machine) acked(c Completion) {
 	m.release(e.Batch)
 	m.window.pop()
 	m.alone = false
-	m.tries, m.parks = 0, 0
+	m.tries, m.parks, m.parkedFor = 0, 0, NoReason
 }
 
 // foreign notes that somebody else writes to the target partition: from now on only the log itself tells what is ours.

@@ -43,15 +43,16 @@ type Machine struct {
 	stopping bool
 	epoch1   bool // the epoch has to be raised once the window is empty
 
-	since   time.Time // when the state was entered
-	shut    time.Time // when the last stream was given up, or a new one was first asked for
-	retryAt time.Time // next try, zero for none
-	tries   int
-	parks   int
-	settled time.Time // when LookResult.End was first seen at settledEnd
-	lastEnd int64
-	beyond  time.Time // when the end was first seen beyond the expected
-	short   time.Time // when the target was first seen to hold less than it acknowledged
+	since     time.Time // when the state was entered
+	shut      time.Time // when the last stream was given up, or a new one was first asked for
+	retryAt   time.Time // next try, zero for none
+	tries     int
+	parks     int
+	parkedFor Reason    // what was last said; none since an ack
+	settled   time.Time // when LookResult.End was first seen at settledEnd
+	lastEnd   int64
+	beyond    time.Time // when the end was first seen beyond the expected
+	short     time.Time // when the target was first seen to hold less than it acknowledged
 
 	lastLook LookResult
 

@@ -21,7 +21,10 @@ func (m *Machine) park(r Reason, now time.Time) {
 		m.retryAt = now.Add(min(m.opts.ParkMin<<min(m.parks, 16), m.opts.ParkMax))
 		m.parks++
 	}
-	m.act(Action{Kind: Report, Bad: true, Src: m.ack.Src, Text: fmt.Sprintf("parked: %s", r)})
+	if r != m.parkedFor { // said once: a try that stops at the same thing is no news
+		m.parkedFor = r
+		m.act(Action{Kind: Report, Bad: true, Src: m.ack.Src, Text: fmt.Sprintf("parked: %s", r)})
+	}
 }
 
 // unpark tries again what a parked lane stopped at.

@@ -142,7 +142,7 @@ func refused(code int16) bool {
 // final reasons are not tried again by the lane itself: time does not heal them.
 func (r Reason) final() bool {
 	switch r {
-	case TargetLostReason, RecreatedReason, TruncatedReason, EpochsReason, FencedReason:
+	case TargetLostReason, RecreatedReason, TruncatedReason, EpochsReason, FencedReason, OverlapReason:
 		return true
 	}
 	return false
