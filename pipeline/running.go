@@ -50,6 +50,9 @@ func (l *Link) start(ctx context.Context, fresh []*running) error {
 		return err
 	}
 	held := max(l.p.cfg.MemoryBytes/2/int64(len(fresh)+l.laneCount()), 256<<10)
+	// A connection takes no more than its budget; what is read far ahead of that only leaves the processor's cache, or never was
+	// in memory before: its pages cost more than its copying.
+	held = min(held, int64(l.p.tuning.BudgetBytes+4*l.p.tuning.PartitionBytes))
 	now := time.Now()
 	for _, s := range plan {
 		m := lane.NewMachine(lane.DefaultOptions(l.p.tuning.Depth, held), s.id, s.at, s.shared, now)
