@@ -78,7 +78,8 @@ func (l *Link) prepare(ctx context.Context, store *state.Store, toID string) err
 		for key := range store.Checkpoints() {
 			begun[key.Topic] = begun[key.Topic] || key.Link == l.cfg.Name
 		}
-		planned = slices.DeleteFunc(planned, func(t control.Topic) bool { return begun[t.Source] })
+		// What an earlier link copies is left alone.
+		planned = slices.DeleteFunc(planned, func(t control.Topic) bool { return begun[t.Source] || l.earlier(&t) != "" })
 		full, err := control.NotEmpty(ctx, l.to.Client(), planned)
 		if err != nil {
 			return err
