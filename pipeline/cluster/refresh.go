@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -85,7 +86,8 @@ func (c *Cluster) ask(ctx context.Context) error {
 // explainWith finds out what is wrong where franz-go only knows that the connection ended, or not which connection it was.
 func (c *Cluster) explainWith(ctx context.Context, err error) error {
 	err = c.logins.judge(ctx, err)
-	if !Fatal(err) && ctx.Err() == nil {
+	// franz-go does not say either whose login it was that was refused.
+	if (!Fatal(err) || errors.Is(err, ErrCredentials)) && ctx.Err() == nil {
 		if why := c.Reach(ctx); why != nil {
 			err = why
 		}
