@@ -42,10 +42,12 @@ var protocols = map[Listener]string{
 	SASLPlaintext: "SASL_PLAINTEXT",
 }
 
-// errBind is a start that lost its port to someone else.
-var errBind = errors.New("a port is taken")
+var (
+	errBind    = errors.New("a port is taken")                        // lost to someone else since we took it
+	errSession = errors.New("ZooKeeper still holds the last session") // of a killed broker, which has not timed out yet
+)
 
-// Broker is one node of a Kafka, broker and controller in one process. Its methods are for one goroutine at a time.
+// Broker is one node of a Kafka, broker and, but with ZooKeeper, controller in one process. Its methods are for one goroutine at a time.
 type Broker struct {
 	kafka   *Kafka
 	id      int
@@ -103,12 +105,9 @@ func (b *Broker) advertised(l Listener) string {
 	return b.addrs[l]
 }
 
-// writeConfig writes server.properties for a broker that is its own controller, small and quick to start, and the logging configuration.
+// writeConfig writes server.properties, for a broker that is small and quick to start, and the logging configuration.
 func (b *Broker) writeConfig() error {
-	var voters, listeners, advertised, protocol []string
-	for _, peer := range b.kafka.brokers {
-		voters = append(voters, fmt.Sprintf("%d@%s", peer.id, peer.addrs[controller]))
-	}
+	var listeners, advertised, protocol []string
 	for _, l := range b.kafka.listeners() {
 		listeners = append(listeners, fmt.Sprintf("%s://%s", l, b.addrs[l]))
 		protocol = append(protocol, fmt.Sprintf("%s:%s", l, protocols[l]))
@@ -118,13 +117,9 @@ func (b *Broker) writeConfig() error {
 	}
 	replicas := fmt.Sprint(min(3, len(b.kafka.brokers)))
 	config := map[string]string{
-		"process.roles":                  "broker,controller",
-		"node.id":                        fmt.Sprint(b.id),
 		"broker.rack":                    b.Rack(),
-		"controller.quorum.voters":       strings.Join(voters, ","),
 		"listeners":                      strings.Join(listeners, ","),
 		"advertised.listeners":           strings.Join(advertised, ","),
-		"controller.listener.names":      string(controller),
 		"inter.broker.listener.name":     string(Plaintext),
 		"listener.security.protocol.map": strings.Join(protocol, ","),
 		"log.dirs":                       filepath.Join(b.dir, "data"),
@@ -137,14 +132,13 @@ func (b *Broker) writeConfig() error {
 		"transaction.state.log.num.partitions":     "8",
 		"transaction.state.log.min.isr":            "1",
 		"group.initial.rebalance.delay.ms":         "0",
-		"broker.session.timeout.ms":                "4000", // a killed broker comes back only when its old session has ended
-		"broker.heartbeat.interval.ms":             "500",
 		"log.retention.ms":                         "-1", // tests write records with old timestamps
 		"log.retention.check.interval.ms":          "2000",
 		"log.initial.task.delay.ms":                "500",
 		"log.cleaner.dedupe.buffer.size":           "8388608",
 		"log.cleaner.backoff.ms":                   "500",
 	}
+	maps.Copy(config, b.membership())
 	if s := b.kafka.opts.Security; s != nil {
 		maps.Copy(config, s.config(b.kafka.opts.Dir))
 	}
@@ -160,6 +154,30 @@ func (b *Broker) writeConfig() error {
 		return err
 	}
 	return os.WriteFile(b.path("logging.properties"), []byte(logging(b.kafka.opts.Version, "INFO", stdout)), 0o644)
+}
+
+// membership is the part of server.properties that makes the broker one of its cluster. A killed broker comes back only when
+// its old session has ended, so sessions are short.
+func (b *Broker) membership() map[string]string {
+	if z := b.kafka.zooKeeper; z != nil {
+		return map[string]string{
+			"broker.id":                    fmt.Sprint(b.id),
+			"zookeeper.connect":            z.addr,
+			"zookeeper.session.timeout.ms": "4000",
+		}
+	}
+	var voters []string
+	for _, peer := range b.kafka.brokers {
+		voters = append(voters, fmt.Sprintf("%d@%s", peer.id, peer.addrs[controller]))
+	}
+	return map[string]string{
+		"process.roles":                "broker,controller",
+		"node.id":                      fmt.Sprint(b.id),
+		"controller.quorum.voters":     strings.Join(voters, ","),
+		"controller.listener.names":    string(controller),
+		"broker.session.timeout.ms":    "4000",
+		"broker.heartbeat.interval.ms": "500",
+	}
 }
 
 func (b *Broker) format(ctx context.Context) error {
@@ -204,13 +222,22 @@ func (b *Broker) waitReady(ctx context.Context) error {
 		all := kmsg.NewPtrMetadataRequest()
 		all.Topics = []kmsg.MetadataRequestTopic{}
 		m, err := all.RequestWith(ctx, client.SeedBrokers()[0])
-		if err == nil && b.kafka.allIn(m.Brokers) {
+		if err == nil && b.kafka.allIn(m.Brokers) && m.ControllerID >= 0 {
+			if b.kafka.zooKeeper != nil && m.ClusterID != nil { // chosen by the brokers, not by us
+				b.kafka.clusterID = *m.ClusterID
+			}
 			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-b.process.Done():
-			return b.died()
+			died := b.died()
+			if !errors.Is(died, errSession) {
+				return died
+			}
+			if err := b.launch(); err != nil {
+				return err
+			}
 		case <-ctx.Done():
 			return errors.Join(context.Cause(ctx), err)
 		}
@@ -220,8 +247,13 @@ func (b *Broker) waitReady(ctx context.Context) error {
 // died is the error of a broker that ended by itself.
 func (b *Broker) died() error {
 	b.process = nil
-	if log, err := os.ReadFile(b.path("kafka.log")); err == nil && bytes.Contains(log, []byte("Address already in use")) {
+	log, err := os.ReadFile(b.path("kafka.log"))
+	switch {
+	case err != nil:
+	case bytes.Contains(log, []byte("Address already in use")):
 		return errBind
+	case b.kafka.zooKeeper != nil && bytes.Contains(log, []byte("KeeperErrorCode = NodeExists")):
+		return errSession
 	}
 	return fmt.Errorf("ended by itself: %w", b.last.err)
 }

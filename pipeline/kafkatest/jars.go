@@ -23,6 +23,8 @@ const (
 	minJava = 17
 	// Kafka 4 logs through slf4j 1.7 and brings no binding; without one a broker runs silently.
 	log4jBinding = "org.apache.logging.log4j:log4j-slf4j-impl:2.25.5"
+	// Kafka 2 brings none either, and is written against log4j 1 itself; 3.x comes with this one.
+	reload4jBinding = "org.slf4j:slf4j-reload4j:1.7.36"
 )
 
 // Jars is one class path: the artifacts and all they pull in, in a folder of their own in the user's cache.
@@ -49,8 +51,11 @@ func MM2Jars(version string) Jars {
 }
 
 func newJars(set, version string, artifacts []string) Jars {
-	if usesLog4j2(version) {
+	switch {
+	case usesLog4j2(version):
 		artifacts = append(artifacts, log4jBinding)
+	case usesZooKeeper(version):
+		artifacts = append(artifacts, reload4jBinding)
 	}
 	return Jars{name: set + "-" + version, artifacts: artifacts}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,14 +27,14 @@ const (
 
 // Options says what cluster Start brings up. The zero value is one 4.4.0 broker on a plaintext listener.
 type Options struct {
-	Version string            // DefaultVersion if empty; 3.7 or later
+	Version string            // DefaultVersion if empty; 3.7 or later, or 2.8.x, which runs with ZooKeeper
 	Brokers int               // 1 if 0; each is broker and controller
 	Config  map[string]string // server.properties on top of, and instead of, ours
 	JVM     []string          // flags of java on top of ours (a heap of 256 MB)
 	Dir     string            // data, configuration and logs; empty: a temporary folder that Stop removes
 
-	Security   *Security // adds the listeners TLS, MutualTLS, ExpiredTLS, SASLTLS and SASLPlaintext
-	Authorizer bool      // StandardAuthorizer; the plaintext listener's clients stay super users
+	Security   *Security // not with ZooKeeper; adds the listeners TLS, MutualTLS, ExpiredTLS, SASLTLS and SASLPlaintext
+	Authorizer bool      // not with ZooKeeper; StandardAuthorizer; the plaintext listener's clients stay super users
 	Proxied    bool      // adds the listener Proxied, whose clients reach the brokers through Kafka.Proxy alone
 }
 
@@ -46,6 +47,7 @@ type Kafka struct {
 	classPath string
 	ports     ports
 	brokers   []*Broker
+	zooKeeper *zooKeeper // nil: the brokers are their own controllers
 	tempDir   bool
 }
 
@@ -57,6 +59,9 @@ func Start(ctx context.Context, opts Options) (*Kafka, error) {
 	}
 	if opts.Brokers == 0 {
 		opts.Brokers = 1
+	}
+	if usesZooKeeper(opts.Version) && (opts.Security != nil || opts.Authorizer) {
+		return nil, fmt.Errorf("start Kafka %s: Security and Authorizer are written for KRaft: take version 3.7 or later", opts.Version)
 	}
 	var err error
 	for range portTries {
@@ -93,11 +98,7 @@ func (k *Kafka) start(ctx context.Context) (err error) {
 	if err := k.layOut(); err != nil {
 		return err
 	}
-	var g errgroup.Group
-	for _, b := range k.brokers {
-		g.Go(func() error { return b.format(ctx) })
-	}
-	if err := g.Wait(); err != nil {
+	if err := k.prepare(ctx); err != nil {
 		return err
 	}
 	for _, b := range k.brokers {
@@ -108,8 +109,27 @@ func (k *Kafka) start(ctx context.Context) (err error) {
 	return k.WaitReady(ctx)
 }
 
+// prepare starts ZooKeeper, or formats the brokers' folders where there is none.
+func (k *Kafka) prepare(ctx context.Context) error {
+	if k.zooKeeper != nil {
+		return k.zooKeeper.launch(k.opts.Version, k.classPath)
+	}
+	var g errgroup.Group
+	for _, b := range k.brokers {
+		g.Go(func() error { return b.format(ctx) })
+	}
+	return g.Wait()
+}
+
 // layOut gives every broker its ports and its server.properties.
 func (k *Kafka) layOut() error {
+	if usesZooKeeper(k.opts.Version) {
+		ports, err := k.ports.take(1)
+		if err != nil {
+			return err
+		}
+		k.zooKeeper = &zooKeeper{dir: filepath.Join(k.opts.Dir, "zookeeper"), addr: loopback(ports[0])}
+	}
 	for i := range k.opts.Brokers {
 		b := &Broker{kafka: k, id: i + 1, dir: filepath.Join(k.opts.Dir, fmt.Sprintf("broker-%d", i+1)), addrs: map[Listener]string{}}
 		listeners := k.listeners()
@@ -146,7 +166,10 @@ func (k *Kafka) layOut() error {
 }
 
 func (k *Kafka) listeners() []Listener {
-	l := []Listener{controller, Plaintext}
+	l := []Listener{Plaintext}
+	if k.zooKeeper == nil {
+		l = append(l, controller)
+	}
 	if k.opts.Proxied {
 		l = append(l, Proxied)
 	}
@@ -223,7 +246,6 @@ func (k *Kafka) Stop() {
 	}
 	if k.tempDir {
 		k.Kill9()
-		_ = os.RemoveAll(k.opts.Dir)
 	}
 	// Together: a controller that is asked to go alone waits for the quorum that its peers no longer form.
 	var wg sync.WaitGroup
@@ -231,7 +253,27 @@ func (k *Kafka) Stop() {
 		wg.Go(b.Stop)
 	}
 	wg.Wait()
+	if k.zooKeeper != nil && k.zooKeeper.process != nil {
+		k.zooKeeper.process.Kill9() // last: brokers say good-bye to it
+	}
+	if k.tempDir {
+		_ = os.RemoveAll(k.opts.Dir)
+	}
 	k.ports.release()
+}
+
+// Configure changes the server.properties of every broker; each reads them at its next start.
+func (k *Kafka) Configure(config map[string]string) error {
+	changed := map[string]string{}
+	maps.Copy(changed, k.opts.Config) // the map is the caller's
+	maps.Copy(changed, config)
+	k.opts.Config = changed
+	for _, b := range k.brokers {
+		if err := b.writeConfig(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Kill9 kills all brokers at once, as a power cut would.
@@ -264,6 +306,9 @@ func (k *Kafka) Tail() string {
 		if b.last != nil {
 			fmt.Fprintf(&s, "--- end of the log of broker %d, Kafka %s\n%s\n", b.id, k.opts.Version, b.last.Tail())
 		}
+	}
+	if z := k.zooKeeper; z != nil && z.process != nil {
+		fmt.Fprintf(&s, "--- end of the log of ZooKeeper\n%s\n", z.process.Tail())
 	}
 	return s.String()
 }

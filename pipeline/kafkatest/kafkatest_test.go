@@ -345,19 +345,41 @@ func mirror(t *testing.T, k *kafkatest.Kafka, want []kafkatest.Record) {
 	}
 }
 
+// TestOlderKafka writes and reads with an older version's own clients, and again after a restart.
 func TestOlderKafka(t *testing.T) {
-	k := kafkatest.StartFor(t, kafkatest.Options{Version: "3.9.2", JVM: quick, Security: &kafkatest.Security{User: "kferry", Password: "s3cret"}})
-	createTopic(t, k, "t", 3)
-	want := awkward("t", 3, 100)
-	if err := kafkatest.WriteJava(t.Context(), k, map[string]string{"compression.type": "zstd"}, want); err != nil {
-		t.Fatal(err)
+	for _, opts := range []kafkatest.Options{
+		{Version: "3.9.2", JVM: quick, Security: &kafkatest.Security{User: "kferry", Password: "s3cret"}},
+		{Version: "2.8.2", JVM: quick},
+	} {
+		t.Run(opts.Version, func(t *testing.T) {
+			k := kafkatest.StartFor(t, opts)
+			createTopic(t, k, "t", 3)
+			want := awkward("t", 3, 100)
+			if err := kafkatest.WriteJava(t.Context(), k, map[string]string{"compression.type": "zstd"}, want); err != nil {
+				t.Fatal(err)
+			}
+			for _, end := range []func(){k.Broker(1).Stop, k.Kill9} {
+				end()
+				if err := k.Restart(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				got, err := kafkatest.ReadJava(t.Context(), k, "t")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d := kafkatest.Diff(want, got); d != "" {
+					t.Error(d)
+				}
+			}
+		})
 	}
-	got, err := kafkatest.ReadJava(t.Context(), k, "t")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := kafkatest.Diff(want, got); d != "" {
-		t.Error(d)
+}
+
+func TestZooKeeperHasNoSecurity(t *testing.T) {
+	_, err := kafkatest.Start(t.Context(), kafkatest.Options{Version: "2.8.2", Authorizer: true})
+	const want = "start Kafka 2.8.2: Security and Authorizer are written for KRaft: take version 3.7 or later"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
