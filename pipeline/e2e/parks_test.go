@@ -43,7 +43,7 @@ func TestHoles(t *testing.T) {
 		return false
 	})
 	l := start(t, config(from, to, "holes", "holes"))
-	s := l.parked("holes", 0, "compaction-holes")
+	s := l.parked("holes", 0, "not-decodable")
 	if s.Cure == "" || s.Detail == "" {
 		t.Errorf("parked without a detail or a cure: %+v", s)
 	}
@@ -53,7 +53,7 @@ func TestHoles(t *testing.T) {
 	if s := l.lane("holes", 1); s.State != "running" {
 		t.Errorf("the other partition is %s", s.State)
 	}
-	if !strings.Contains(l.metrics(), `kferry_lanes{link="holessrc.holesdst",state="parked",reason="compaction-holes"} 1`) {
+	if !strings.Contains(l.metrics(), `kferry_lanes{link="holessrc.holesdst",state="parked",reason="not-decodable"} 1`) {
 		t.Errorf("the metrics do not count the parked lane:\n%s", l.metrics())
 	}
 	l.stop()

@@ -26,7 +26,8 @@ func (m *Machine) Complete(c Completion, now time.Time) {
 			m.refusal = TargetLostReason
 			m.detail = fmt.Sprintf("a batch was appended at target offset %d, %d was acknowledged before", c.Base, m.ack.Dst)
 		case c.Outcome == Failed && refused(c.Code):
-			m.refusal, m.detail = refusal(c.Code), fmt.Sprintf("source offset %d: %s", c.Entry.Batch.BaseOffset(), answer(c))
+			m.refusal, m.detail = refusal(c.Code), fmt.Sprintf("source offset %d: %s", m.ack.Src, answer(c))
+			c.Entry.refused = true
 		case c.Outcome == Failed:
 			m.detail = answer(c)
 		}
@@ -62,6 +63,9 @@ func (m *Machine) acked(c Completion) {
 	}
 	m.ack = Position{Src: e.srcNext, SrcEpoch: e.srcEpoch, Dst: c.Base + int64(e.count), Seq: e.first + int64(e.count)}
 	m.count(e.count, e.Size())
+	if !e.more {
+		m.complete()
+	}
 	m.release(e.Batch)
 	m.window.pop()
 	m.alone = false
@@ -102,6 +106,7 @@ func (m *Machine) resolve(now time.Time) {
 		m.look(now)
 	case m.stopping:
 		m.finish(now)
+	case m.refusal == CodecReason && m.avoid(now):
 	case m.refusal != NoReason:
 		m.park(m.refusal, now)
 	default: // nothing had left: a new stream will do. The broker may have lost our state with its restart

@@ -1,5 +1,7 @@
 package lane
 
+import "kferry/batch"
+
 // ActionKind names what the shell is asked to do.
 type ActionKind uint8
 
@@ -12,18 +14,22 @@ const (
 	Ask                         // fetch again
 	Hold                        // fetch no more
 	Bounds                      // ask the source for log start and end: SourceBounds answers
+	Recode                      // re-encode Batch by Plan: Recoded answers with Ticket. Its reference moves
 	Save                        // the position must be stored before anything else is sent: Saved answers
 	Report                      // Text is for the log; Loss, if set, is for the ledger
 )
 
 // Action is one thing for the shell to do.
 type Action struct {
-	Kind  ActionKind
-	Entry *Entry
-	Src   int64
-	Epoch int32
-	Gen   uint32
-	Scan  bool
-	Text  string
-	Bad   bool // Report: an operator has to act
+	Kind   ActionKind
+	Entry  *Entry
+	Batch  batch.Batch
+	Plan   Plan
+	Ticket uint32
+	Src    int64
+	Epoch  int32
+	Gen    uint32
+	Scan   bool
+	Text   string
+	Bad    bool // Report: an operator has to act
 }

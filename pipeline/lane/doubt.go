@@ -167,6 +167,9 @@ func (m *Machine) written(n int64, now time.Time) {
 		}
 		m.ack = Position{Src: e.srcNext, SrcEpoch: e.srcEpoch, Dst: m.ack.Dst + int64(e.count), Seq: end}
 		m.count(e.count, e.Size())
+		if !e.more {
+			m.complete()
+		}
 		m.release(e.Batch)
 		m.window.pop()
 	}
@@ -176,6 +179,9 @@ func (m *Machine) written(n int64, now time.Time) {
 	}
 	if l.Scanned && n > 0 && m.ack.Seq == goal {
 		m.ack.Dst = l.NextDst
+		if m.ack.Seq == m.whole.Seq {
+			m.whole.Dst = m.ack.Dst
+		}
 	}
 	m.doubtful = false
 	if m.stopping {
@@ -205,14 +211,14 @@ func (m *Machine) goOn(now time.Time) {
 // mismatch runs when the target's words fit nothing that we know: the lane goes back to the acked position under a new
 // epoch. What lies behind it may then stand twice, never be missing.
 func (m *Machine) mismatch(why string, now time.Time) {
-	doubled := max(m.walk, m.sentSeq) - m.ack.Seq
+	doubled := max(m.walk, m.sentSeq) - m.whole.Seq
 	m.counts.Doubled += doubled
-	m.act(Action{Kind: Report, Bad: true, Src: m.ack.Src, Text: fmt.Sprintf(
-		"going back to source offset %d under a new epoch: %s; up to %d records may stand twice on the target", m.ack.Src, why, doubled)})
+	m.act(Action{Kind: Report, Bad: true, Src: m.whole.Src, Text: fmt.Sprintf(
+		"going back to source offset %d under a new epoch: %s; up to %d records may stand twice on the target", m.whole.Src, why, doubled)})
 	m.doubtful = false
 	m.giveBack()
 	m.ack.Dst = max(m.ack.Dst, m.lastLook.End)
-	m.tip.Dst = m.ack.Dst
+	m.tip.Dst, m.whole.Dst = m.ack.Dst, m.ack.Dst
 	m.raiseEpoch(now)
 }
 
@@ -226,6 +232,7 @@ func (m *Machine) raiseEpoch(now time.Time) {
 	m.id.Epoch++
 	m.walk, m.jump, m.alone = 0, 0, true
 	m.ack.Seq, m.tip.Seq, m.sentSeq, m.prints = 0, 0, 0, nil
+	m.whole = m.ack
 	if m.stopping {
 		m.finish(now) // the last checkpoint tells it
 		return

@@ -12,6 +12,9 @@ type Entry struct {
 	count    int32 // records
 	srcNext  int64 // source position once this entry, and what was dropped behind it, is done
 	srcEpoch int32 // leader epoch of the batch before srcNext
+	more     bool  // further parts of the same source batch follow: srcNext is still where that begins
+	refused  bool  // the target will never take it as it is, so it stands nowhere
+	runs     []Run // of a re-encoded batch; nil for one whose records lie as they did
 }
 
 // Size is the number of bytes that the batch takes on the wire.
@@ -52,7 +55,7 @@ func (w *window) push() *Entry {
 // pop takes the first entry out. The caller has released its batch.
 func (w *window) pop() {
 	e := w.at(0)
-	e.Batch = batch.Batch{}
+	e.Batch, e.runs = batch.Batch{}, nil
 	w.ring[w.head] = nil
 	w.head = (w.head + 1) & (len(w.ring) - 1)
 	w.size--
@@ -81,17 +84,18 @@ type queue struct {
 }
 
 type queued struct {
-	batch   batch.Batch
-	aborted bool
+	batch    batch.Batch // none once recoding has parts
+	aborted  bool
+	recoding *recoding // nil for a batch that goes as it lies
 }
 
 func (q *queue) len() int { return len(q.items) - q.head }
 
-func (q *queue) push(b batch.Batch, aborted bool) {
+func (q *queue) push(b batch.Batch, aborted bool, r *recoding) {
 	if q.head > 0 && q.head == len(q.items) {
 		q.items, q.head = q.items[:0], 0
 	}
-	q.items = append(q.items, queued{b, aborted})
+	q.items = append(q.items, queued{b, aborted, r})
 }
 
 func (q *queue) front() *queued { return &q.items[q.head] }

@@ -52,11 +52,11 @@ func (m *Machine) release0(bs []batch.Batch) {
 	}
 }
 
-// take puts one delivered batch in line, if it is the next. from is where its response began.
-func (m *Machine) take(b batch.Batch, from int64, now time.Time) {
+// take puts one delivered batch in line, if it is the next. begun is where its response began.
+func (m *Machine) take(b batch.Batch, begun int64, now time.Time) {
 	next := b.NextOffset()
 	aborted := m.filter.drops(b) // also for what is not taken: a marker closes its transaction
-	if m.blocked != NoReason || next <= from {
+	if m.blocked != NoReason || next <= begun {
 		b.Release() // behind a batch that stops us, or read before
 		return
 	}
@@ -75,6 +75,7 @@ func (m *Machine) take(b batch.Batch, from int64, now time.Time) {
 		m.block(CorruptReason, now)
 		return
 	}
+	from := m.read
 	if b.BaseOffset() < m.read && (m.read != m.loose || next <= m.read) {
 		// A fetch may begin inside a batch, but all our positions are ends of batches: this is another log, or a damaged offset.
 		m.detail = fmt.Sprintf("batch at source offsets %d-%d, expected %d", b.BaseOffset(), next-1, m.read)
@@ -82,9 +83,28 @@ func (m *Machine) take(b batch.Batch, from int64, now time.Time) {
 		m.block(OverlapReason, now)
 		return
 	}
+	if b.BaseOffset() < m.read && m.inside != b.BaseOffset() {
+		// The start lies inside this batch, whose head is cut off. That goes by an offset outside the checksum: it is read twice.
+		m.inside = b.BaseOffset()
+		b.Release()
+		m.seek(m.read, m.readEpoch)
+		return
+	}
 	m.read, m.readEpoch, m.ahead = next, b.LeaderEpoch(), -1
 	m.held += int64(b.Size())
-	m.pending.push(b, aborted)
+	var r *recoding
+	if !droppable(b, aborted) {
+		if plan, ok := m.planFor(b, from); ok {
+			r = &recoding{plan: plan, base: max(b.BaseOffset(), from), next: next, epoch: b.LeaderEpoch()}
+			m.toRecode++
+		}
+	}
+	m.pending.push(b, aborted, r)
+}
+
+// droppable says that a batch holds nothing that goes to a target.
+func droppable(b batch.Batch, aborted bool) bool {
+	return b.Magic() == 2 && (b.IsControl() || aborted || b.Count() == 0)
 }
 
 // sourceError deals with a partition's error in a fetch response. The source handles what a new leader or a new session

@@ -33,6 +33,13 @@ type Sink interface {
 	Look(ctx context.Context, id batch.Identity, at Position, scan bool) (LookResult, error)
 }
 
+// Recoder re-encodes what a target would refuse as it lies. It is injected: the data plane knows no codec.
+type Recoder interface {
+	// Recode borrows b and blocks until a worker is free and done, or ctx ends. The references of the parts are the caller's. Errors:
+	// ErrCorrupt, ErrTooLarge, ErrUndecoded, wrapped.
+	Recode(ctx context.Context, b batch.Batch, plan Plan) ([]Part, error)
+}
+
 // Checkpoint is what a restart needs to go on.
 type Checkpoint struct {
 	Position
@@ -63,6 +70,7 @@ type Lane struct {
 	machine *Machine
 	cursor  Cursor
 	sink    Sink
+	recoder Recoder
 	save    func(context.Context, Checkpoint) error
 	log     *slog.Logger
 
@@ -112,8 +120,8 @@ func (m *letters) reset() {
 }
 
 // New makes a lane around m. save stores a checkpoint durably before it returns. Run starts it.
-func New(m *Machine, cursor Cursor, sink Sink, save func(context.Context, Checkpoint) error, log *slog.Logger) *Lane {
-	l := &Lane{machine: m, cursor: cursor, sink: sink, save: save, log: log}
+func New(m *Machine, cursor Cursor, sink Sink, recoder Recoder, save func(context.Context, Checkpoint) error, log *slog.Logger) *Lane {
+	l := &Lane{machine: m, cursor: cursor, sink: sink, recoder: recoder, save: save, log: log}
 	l.in.wake = make(chan struct{}, 1)
 	m.status(&l.status) // not published: where a lane begins is no move, and Notify is still to come
 	return l
@@ -241,8 +249,12 @@ func (l *Lane) end() {
 	for _, b := range in.batches {
 		b.Release()
 	}
+	late := in.events
 	in.letters = letters{}
 	in.mu.Unlock()
+	for _, f := range late {
+		f(time.Now()) // what was re-encoded for nobody is given back
+	}
 	l.publish(time.Now())
 }
 
@@ -324,9 +336,23 @@ func (l *Lane) act(ctx context.Context, a Action) {
 		cp, ctx := l.machine.checkpoint(), l.questions(ctx)
 		cp.Clean = false // what is sent next is not covered by it
 		l.wg.Go(func() { l.store(ctx, cp) })
+	case Recode:
+		ctx := l.questions(ctx)
+		l.wg.Go(func() { l.recode(ctx, a) })
 	case Report:
 		l.report(a)
 	}
+}
+
+// SetRules tells what the target takes from now on.
+func (l *Lane) SetRules(r Rules) {
+	l.event(func(now time.Time) { l.machine.SetRules(r, now) })
+}
+
+func (l *Lane) recode(ctx context.Context, a Action) {
+	parts, err := l.recoder.Recode(ctx, a.Batch, a.Plan)
+	a.Batch.Release()
+	l.event(func(now time.Time) { l.machine.Recoded(a.Ticket, parts, err, now) })
 }
 
 func (l *Lane) report(a Action) {

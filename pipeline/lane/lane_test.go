@@ -270,7 +270,7 @@ func newRig(t *testing.T, n int, opts Options, target *target) *rig {
 		}
 		return nil
 	}
-	r.Lane = New(m, r.source, target, save, slog.New(slog.NewTextHandler(&r.log, nil)))
+	r.Lane = New(m, r.source, target, nil, save, slog.New(slog.NewTextHandler(&r.log, nil)))
 	r.Notify(func() { r.told.Add(1) })
 	r.source.to = r.Lane.Deliver
 	ctx, cancel := context.WithCancel(context.Background())

@@ -15,7 +15,10 @@ type Machine struct {
 	reason Reason
 	detail string // the broker's words, or what differs
 
+	rules     Rules
 	ack       Position // contiguous acknowledged prefix
+	whole     Position // the same at the end of a source batch: it differs while one that goes in parts is acked in part
+	part      partial  // what is acked behind whole
 	tip       Position // Src and Seq behind the last numbered batch
 	read      int64    // source offset that the next delivered batch should start at
 	readEpoch int32    // leader epoch of the batch before it
@@ -28,14 +31,18 @@ type Machine struct {
 	window   window
 	held     int64
 	filter   abortedFilter
-	holding  bool  // the source was told to hold
-	alone    bool  // the next entry goes alone
-	open     bool  // a stream is open
-	loose    int64 // at this position, and no other, a batch may begin before it: it is taken whole
-	ahead    int64 // the position whose next batch was seen beyond the high watermark, -1 for none
-	jump     int64 // retention took what lay before this offset and may have been sent: no walk leads over it; 0 for none
-	doubtful bool  // something sent may have been appended
-	failed   bool  // the stream returned something: wait for the rest, then resolve
+	holding  bool   // the source was told to hold
+	alone    bool   // the next entry goes alone
+	open     bool   // a stream is open
+	loose    int64  // at this position, and no other, a batch may begin before it: its head is cut off
+	inside   int64  // where the batch began that did so, -1 for none: it has to be read a second time
+	ticket   uint32 // of the last re-encoding that was asked for
+	toRecode int    // pending batches that have to be re-encoded and were not asked for
+	recoding int    // under way
+	ahead    int64  // the position whose next batch was seen beyond the high watermark, -1 for none
+	jump     int64  // retention took what lay before this offset and may have been sent: no walk leads over it; 0 for none
+	doubtful bool   // something sent may have been appended
+	failed   bool   // the stream returned something: wait for the rest, then resolve
 	refusal  Reason
 	blocked  Reason // the next batch cannot be forwarded: park once the window is empty
 	saving   bool   // waits for Saved
@@ -64,8 +71,8 @@ type Machine struct {
 // NewMachine starts at a position. id is the lane's producer identity; alone must be true unless the target is known to
 // hold the identity's state. shared says that others are known to write to the target partition.
 func NewMachine(opts Options, id batch.Identity, at Position, shared bool, now time.Time) *Machine {
-	m := &Machine{opts: opts, id: id, shared: shared, ack: at, tip: at, sentSeq: at.Seq, read: at.Src, readEpoch: at.SrcEpoch, alone: true, loose: at.Src,
-		ahead: -1, hw: -1, lso: -1, logStart: -1, since: now, shut: now}
+	m := &Machine{opts: opts, id: id, shared: shared, ack: at, whole: at, tip: at, sentSeq: at.Seq, read: at.Src, readEpoch: at.SrcEpoch, alone: true, loose: at.Src,
+		ahead: -1, inside: -1, hw: -1, lso: -1, logStart: -1, since: now, shut: now}
 	m.gen = 1
 	m.act(Action{Kind: OpenSink})
 	m.act(Action{Kind: Seek, Src: at.Src, Epoch: at.SrcEpoch, Gen: m.gen})
@@ -187,6 +194,10 @@ func (m *Machine) giveBack() {
 	}
 	m.dropPending()
 	m.epoch1 = false // found again, by the batch that is too much
+	if m.ack.Seq != m.whole.Seq {
+		m.walk = max(m.walk, m.ack.Seq) // parts of a batch: counted off when it is read again
+		m.ack, m.part = m.whole, partial{}
+	}
 	m.tip = m.ack
 	m.seek(m.ack.Src, m.ack.SrcEpoch)
 	m.hold()
@@ -194,7 +205,7 @@ func (m *Machine) giveBack() {
 
 func (m *Machine) dropPending() {
 	for m.pending.len() > 0 {
-		m.release(m.pending.front().batch)
+		m.discard(m.pending.front())
 		m.pending.pop()
 	}
 	m.blocked = NoReason
@@ -232,7 +243,7 @@ func (m *Machine) State() State { return m.state }
 func (m *Machine) Borrowed() int { return m.window.sent }
 
 func (m *Machine) checkpoint() Checkpoint {
-	return Checkpoint{Position: m.ack, ID: m.id, Shared: m.shared, Clean: m.Clean()}
+	return Checkpoint{Position: m.whole, ID: m.id, Shared: m.shared, Clean: m.Clean()}
 }
 
 func (m *Machine) status(s *Status) {

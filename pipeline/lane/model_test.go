@@ -104,7 +104,9 @@ type world struct {
 	looks   int  // 1 asked, 2 answered by the broker
 	look    LookResult
 	saving  bool
+	recode  []Action // re-encodings under way
 	faults  bool
+	strange int // batches of ten that have to be re-encoded
 	trims   int // times that retention may yet strike
 	told    []string
 }
@@ -133,6 +135,7 @@ func newWorld(t *rapid.T, random *rand.Rand) *world {
 	if w.rand.IntN(3) == 0 {
 		w.trims = 3
 	}
+	w.strange = oneOf(w, 0, 2, 5)
 	w.makeSource(1 + w.rand.IntN(60))
 	w.stored = Checkpoint{Position: Position{SrcEpoch: -1}, ID: batch.Identity{ProducerID: pid}, Shared: w.others}
 	w.start(w.stored)
@@ -185,6 +188,13 @@ func (w *world) makeSource(n int) {
 		for j := range int(count) {
 			l.records = append(l.records, record{i, j})
 		}
+		if b.NumRecords > 0 && b.Attributes&control == 0 && w.rand.IntN(10) < w.strange {
+			if w.rand.IntN(4) == 0 {
+				b.LastOffsetDelta += 2 // compaction took the last offsets; a model's records lie side by side at the front
+			} else {
+				b.Records = append(b.Records, make([]byte, 100)...) // larger than the target takes
+			}
+		}
 		l.wire = sealed(b)
 		l.next = base + int64(b.LastOffsetDelta) + 1
 		base = l.next
@@ -211,12 +221,13 @@ func (w *world) start(c Checkpoint) {
 	w.sinkOn, w.asking, w.fetched, w.looks, w.saving, w.bounds = false, false, nil, 0, false, false
 	w.say("start %+v", c)
 	w.m = NewMachine(w.opts, c.ID, c.Position, c.Shared, w.now)
+	w.m.SetRules(w.rules(), w.now)
 	w.act()
 }
 
 // act does what the shell would do.
 func (w *world) act() {
-	if most := w.opts.HeldBytes + 500; w.m.held > most {
+	if most := w.opts.HeldBytes + 5*500; w.m.held > most {
 		w.fatal("the lane holds %d bytes, at most %d are allowed", w.m.held, most)
 	}
 	for {
@@ -248,6 +259,8 @@ func (w *world) act() {
 				w.asking = false
 			case Look:
 				w.looks = 1
+			case Recode:
+				w.recode = append(w.recode, a)
 			case Save:
 				w.saving = true
 			case Bounds:
@@ -306,7 +319,7 @@ func (w *world) step() {
 		do func()
 	}{
 		{10, w.fetch}, {10, w.deliver}, {10, w.write}, {12, w.serve}, {12, w.answer}, {6, w.lookUp}, {4, w.save},
-		{5, w.tick}, {2, w.cut}, {3, w.lateAppend}, {3, w.replicate}, {1, w.failover}, {1, w.forget}, {1, w.store}, {1, w.stop}, {1, w.crash}, {2, w.foreign}, {4, w.answerBounds}, {1, w.trim},
+		{5, w.tick}, {2, w.cut}, {3, w.lateAppend}, {3, w.replicate}, {1, w.failover}, {1, w.forget}, {1, w.store}, {1, w.stop}, {1, w.crash}, {2, w.foreign}, {4, w.answerBounds}, {1, w.trim}, {8, w.recoded},
 	}
 	total := 0
 	for _, x := range weights {
@@ -390,10 +403,15 @@ func (w *world) write() {
 	}
 	p := produced{entry: e, count: int32(binary.BigEndian.Uint32(h[57:])), id: batch.Identity{ProducerID: int64(binary.BigEndian.Uint64(h[43:])),
 		Epoch: int16(binary.BigEndian.Uint16(h[51:])), Sequence: int32(binary.BigEndian.Uint32(h[53:]))}}
-	p.records = w.source[binary.BigEndian.Uint32(e.Batch.Payload())].records
-	if len(p.records) != int(p.count) {
-		w.fatal("a batch of %d records goes out as %d", len(p.records), p.count)
+	if size := e.Batch.Size(); size > w.rules().MaxBytes {
+		w.fatal("a batch of %d bytes goes out, %d are taken", size, w.rules().MaxBytes)
 	}
+	all := w.source[binary.BigEndian.Uint32(e.Batch.Payload())].records
+	first := int(e.Batch.Payload()[4])
+	if e.runs == nil && (first != 0 || len(all) != int(p.count)) || first+int(p.count) > len(all) {
+		w.fatal("a batch of %d records goes out as %d from the %d-th on", len(all), p.count, first)
+	}
+	p.records = all[first : first+int(p.count)]
 	w.flying = append(w.flying, p)
 }
 
@@ -566,6 +584,37 @@ func (w *world) lookUp() {
 	}
 }
 
+// rules are what the target takes: batches of one record at least.
+func (w *world) rules() Rules { return Rules{MaxBytes: 150} }
+
+// recoded answers for one re-encoding, in any order: what lies from the plan's start on, in parts of at most three records where
+// the whole is too large.
+func (w *world) recoded() {
+	if len(w.recode) == 0 {
+		return
+	}
+	i := w.rand.IntN(len(w.recode))
+	a := w.recode[i]
+	w.recode = slices.Delete(w.recode, i, i+1)
+	index := binary.BigEndian.Uint32(a.Batch.Payload())
+	l := w.source[index]
+	first := int(max(0, a.Plan.From-l.base))
+	most := len(l.records)
+	if a.Batch.Size() > a.Plan.MaxBytes {
+		most = 3
+	}
+	a.Batch.Release()
+	var parts []Part
+	for ; first < len(l.records); first += most {
+		n := min(most, len(l.records)-first)
+		b := plain(0, int32(n), 0, 0, 0, 0, byte(first))
+		binary.BigEndian.PutUint32(b.Records, index)
+		parts = append(parts, Part{Batch: fetched(w.t, w.pool, sealed(b))[0], Runs: []Run{{Src: l.base + int64(first), N: int32(n)}}})
+	}
+	w.say("recoded %d: source batch %d in %d parts", a.Ticket, index, len(parts))
+	w.m.Recoded(a.Ticket, parts, nil, w.now)
+}
+
 func (w *world) save() {
 	if w.saving {
 		w.saving = false
@@ -703,6 +752,9 @@ func (w *world) restart() {
 }
 
 func (w *world) drop() {
+	for len(w.recode) > 0 {
+		w.recoded()
+	}
 	if w.fetched != nil {
 		for _, b := range w.fetched.Batches {
 			b.Release()
@@ -721,7 +773,7 @@ func (w *world) settle() {
 		if round == 5000 {
 			w.fatal("not done: %s(%s) %q at %+v, tip %+v, walk %d", w.m.State(), w.m.reason, w.m.detail, w.m.ack, w.m.tip, w.m.walk)
 		}
-		for _, do := range []func(){w.lateAppend, w.replicate, w.save, w.answerBounds, w.answer, w.serve, w.write, w.lookUp, w.fetch, w.deliver, w.tick} {
+		for _, do := range []func(){w.lateAppend, w.replicate, w.save, w.answerBounds, w.answer, w.serve, w.write, w.lookUp, w.fetch, w.deliver, w.recoded, w.tick} {
 			do()
 			w.act()
 			if w.m.State() == Stopped && w.m.Borrowed() == 0 {

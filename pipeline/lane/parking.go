@@ -44,16 +44,36 @@ func (m *Machine) Stop(now time.Time) {
 	}
 	m.stopping = true
 	m.hold()
+	if m.state == Running {
+		m.numberRest(now)
+		if m.state == Stopped {
+			return
+		}
+	}
 	m.dropPending()
 	if m.state == Parked || m.state == Starting && m.window.sent == 0 {
 		m.finish(now)
 		return
 	}
-	if m.window.sent == 0 && !m.failed && !m.doubtful {
+	if m.window.sent == 0 && !m.failed && !m.doubtful && !(m.open && m.midway()) {
 		m.finish(now)
 		return
 	}
 	m.enter(HandingOver, m.reason, now)
+	m.step(now)
+}
+
+// numberRest numbers the other parts of a batch of which some are on their way: half a batch is no place to end at.
+func (m *Machine) numberRest(now time.Time) {
+	if m.pending.len() == 0 || m.epoch1 {
+		return
+	}
+	r := m.pending.front().recoding
+	if r == nil || r.at == 0 {
+		return
+	}
+	for m.pending.len() > 0 && m.pending.front().recoding == r && m.numberPart(r, now) {
+	}
 }
 
 // finish ends the lane; it holds nothing afterwards unless the sink still borrows it.
@@ -71,7 +91,7 @@ func (m *Machine) finish(now time.Time) {
 
 // Clean says that the acked position tells all that was sent: nothing is in doubt.
 func (m *Machine) Clean() bool {
-	return m.window.sent == 0 && !m.doubtful && !m.failed && m.walk <= m.ack.Seq && m.jump == 0
+	return m.window.sent == 0 && !m.doubtful && !m.failed && m.walk <= m.ack.Seq && m.ack.Seq == m.whole.Seq && m.jump == 0
 }
 
 // Abort ends the lane at once. What the sink borrows is waited for by the shell; the end is not clean then.

@@ -11,12 +11,13 @@ type Position struct {
 // Counts are what a lane did since it was made. All but Dropped count at the ack.
 type Counts struct {
 	Records, Batches, Bytes int64
-	Dropped                 [3]int64 // by Drop
-	Resent                  int64    // entries sent more than once
-	Looks                   int64    // look-ups asked of the target
-	Doubled                 int64    // records that may stand twice on the target
-	Skipped                 int64    // source offsets that retention took before we read them
-	Foreign                 int64    // acks whose base offset was not the expected one
+	Dropped                 [3]int64              // by Drop
+	Recoded                 [RecodedReasons]int64 // batches, by Recoded
+	Resent                  int64                 // entries sent more than once
+	Looks                   int64                 // look-ups asked of the target
+	Doubled                 int64                 // records that may stand twice on the target
+	Skipped                 int64                 // source offsets that retention took before we read them
+	Foreign                 int64                 // acks whose base offset was not the expected one
 }
 
 // Drop says why a batch was not forwarded.

@@ -18,7 +18,7 @@ type print struct {
 // remember keeps the fingerprint of an entry whose buffer is given back, if it was ever sent. There are no more of them
 // than entries in a window.
 func (m *Machine) remember(e *Entry) {
-	if e.first >= m.sentSeq {
+	if e.first >= m.sentSeq || e.refused {
 		return
 	}
 	if n := len(m.prints); n > 0 && m.prints[n-1].first >= e.first {

@@ -46,8 +46,7 @@ type Reason string
 // The reasons. ReasonTable has a sentence and a cure for each.
 const (
 	NoReason          Reason = ""
-	HolesReason       Reason = "compaction-holes"
-	OldFormatReason   Reason = "old-format"
+	UndecodedReason   Reason = "not-decodable"
 	CorruptReason     Reason = "corrupt-batch"
 	OverlapReason     Reason = "overlapping-batch"
 	TooLargeReason    Reason = "too-large"
@@ -82,14 +81,13 @@ type ReasonInfo struct {
 // ReasonTable lists every reason; docs/metrics.md is checked against it.
 func ReasonTable() []ReasonInfo {
 	return []ReasonInfo{
-		{HolesReason, Parked, "the batch lost records to compaction, so a broker would refuse it as it lies", "batches with holes cannot be re-encoded yet: exclude the topic"},
-		{OldFormatReason, Parked, "the batch has message format 0 or 1", "old formats cannot be converted yet: rewrite the topic on the source, or exclude it"},
+		{UndecodedReason, Parked, "the batch has to be re-encoded and cannot be decoded", "the log line says why: records that are damaged or larger than the limit for decoding, or an unknown compression; read the batch with another client, then skip or exclude it"},
 		{CorruptReason, Parked, "the batch's checksum does not match its bytes", "check the source's disk; a replica with a sound copy heals it when it leads"},
 		{OverlapReason, Parked, "a batch starts before the offset that was expected next", "the source's log changed under us: verify, then start again"},
-		{TooLargeReason, Parked, "the batch is larger than the target topic takes", "raise max.message.bytes of the target topic to the source's"},
+		{TooLargeReason, Parked, "a record is larger than the target topic takes, or a batch is and the topic's configuration cannot be read", "raise max.message.bytes of the target topic to the source's"},
 		{TimestampReason, Parked, "the target topic refuses the records' timestamps", "set message.timestamp.before.max.ms and message.timestamp.after.max.ms of the target topic to 9223372036854775807"},
 		{RecordReason, Parked, "the target refuses a record of the batch", "often a record without key for a compacted topic: set cleanup.policy of the target topic to the source's"},
-		{CodecReason, Parked, "the target does not know the batch's compression", "upgrade the target, or exclude the topic"},
+		{CodecReason, Parked, "the target takes none of the compressions that kferry knows", "upgrade the target, or exclude the topic"},
 		{TargetDenied, Parked, "kferry may not write the target topic", "grant WRITE on the topic to kferry's principal on the target"},
 		{SourceDenied, Parked, "kferry may not read the source topic", "grant READ on the topic to kferry's principal on the source"},
 		{RecreatedReason, Parked, "the source topic was deleted and created again", "decide; docs/operations.md says how to start a topic anew"},

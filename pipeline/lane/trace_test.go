@@ -26,10 +26,12 @@ var update = flag.Bool("update", false, "rewrite testdata from what the machine 
 //
 //	new [depth=100] [held=1000] [src=0] [dst=0] [seq=0] [epoch=0] [maxseq=2147483647] [shared=false]
 //	open | open-failed | saved | stop | abort | bounds START END | bounds-failed
-//	deliver [BASE+COUNT[:control|:abort=PID|:commit=PID|:txn=PID|:empty|:holes|:old|:bad|:epoch=N]...]
+//	deliver [BASE+COUNT[:control|:abort=PID|:commit=PID|:txn=PID|:empty|:holes|:old|:codec=N|:bad|:epoch=N]...]
 //	        [hw=N] [lso=N] [start=N] [gen=N] [code=NAME] [diverging=EPOCH@OFFSET] [aborted=PID@OFFSET]...
 //	ack BASE... | lost [N] | unsent [N] | fail CODE [message]
 //	look end=N [last=N] [epoch=N] [written=N next=N] | look-failed WHY
+//	recoded TICKET COUNT... | recoded TICKET corrupt|too-large|undecoded
+//	rules [max=BYTES] [keep=true] [avoid=BITS]
 //	tick DURATION | wait (until the deadline) | park REASON
 //
 // BASE+COUNT is 100 bytes of source offsets BASE to BASE+COUNT-1. What is not given is: hw, lso: the end of the last batch;
@@ -45,8 +47,14 @@ func TestTraces(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tr := &trace{t: t, pool: batch.NewPool(0), now: time.Unix(1_700_000_000, 0)}
+			tr := &trace{t: t, pool: batch.NewPool(0), now: time.Unix(1_700_000_000, 0), asked: make(map[uint32]bool)}
 			var got bytes.Buffer
+			played := false
+			defer func() {
+				if !played {
+					t.Logf("so far:\n%s", got.String())
+				}
+			}()
 			for line := range strings.Lines(string(want)) {
 				switch {
 				case strings.HasPrefix(line, "  "): // an old answer
@@ -58,6 +66,7 @@ func TestTraces(t *testing.T) {
 				}
 			}
 			tr.end()
+			played = true
 			if *update {
 				if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
 					t.Fatal(err)
@@ -81,6 +90,8 @@ type trace struct {
 	open bool     // asked for, and without an answer
 	look bool
 	save bool
+
+	asked map[uint32]bool // re-encodings without an answer
 }
 
 // end takes the machine down and looks for buffers that are still out.
@@ -177,6 +188,10 @@ func (tr *trace) play(out *bytes.Buffer, words []string) {
 			l.Written, l.NextDst = 0, 0
 		}
 		m.LookedUp(l, tr.now)
+	case "recoded":
+		tr.recoded(uint32(tr.number(args[0])), args[1:])
+	case "rules":
+		m.SetRules(Rules{MaxBytes: int(named("max", 0)), KeepAppendTime: named("keep", 0) != 0, Avoid: uint8(named("avoid", 0))}, tr.now)
 	case "look-failed":
 		tr.answered(&tr.look)
 		m.LookFailed(strings.Join(args, " "), tr.now)
@@ -204,6 +219,27 @@ func (tr *trace) play(out *bytes.Buffer, words []string) {
 	tr.state(out)
 }
 
+// recoded answers for a re-encoding: with the counts of its parts, or with what is wrong.
+func (tr *trace) recoded(ticket uint32, words []string) {
+	if !tr.asked[ticket] {
+		tr.t.Fatalf("nobody asked for re-encoding %d", ticket)
+	}
+	delete(tr.asked, ticket)
+	if len(words) == 1 {
+		if err := map[string]error{"corrupt": ErrCorrupt, "too-large": ErrTooLarge, "undecoded": ErrUndecoded}[words[0]]; err != nil {
+			tr.m.Recoded(ticket, nil, err, tr.now)
+			return
+		}
+	}
+	var parts []Part
+	for _, w := range words {
+		b := plain(0, int32(tr.number(w)))
+		b.PartitionLeaderEpoch = -1
+		parts = append(parts, Part{Batch: fetched(tr.t, tr.pool, sealed(b))[0]})
+	}
+	tr.m.Recoded(ticket, parts, nil, tr.now)
+}
+
 func (tr *trace) print(out *bytes.Buffer, a Action) {
 	switch a.Kind {
 	case Send:
@@ -227,6 +263,10 @@ func (tr *trace) print(out *bytes.Buffer, a Action) {
 		fmt.Fprintln(out, "  hold")
 	case Bounds:
 		fmt.Fprintln(out, "  bounds")
+	case Recode:
+		tr.asked[a.Ticket] = true
+		fmt.Fprintf(out, "  recode %d: %d-%d, %s, from %d\n", a.Ticket, a.Batch.BaseOffset(), a.Batch.NextOffset()-1, a.Plan.Reason, a.Plan.From)
+		a.Batch.Release()
 	case Save:
 		tr.save = true
 		fmt.Fprintln(out, "  save")
@@ -331,6 +371,8 @@ func (tr *trace) delivery(args []string) Delivery {
 				b.Magic = 1
 			case "epoch":
 				b.PartitionLeaderEpoch = int32(tr.number(value))
+			case "codec":
+				b.Attributes |= int16(tr.number(value))
 			case "bad":
 				damage = true
 			default:
