@@ -21,7 +21,9 @@ func TestCopy(t *testing.T) {
 	}{
 		{"44to44", east, west},
 		{"39to44", old, west},
+		{"28to44", oldest, west},
 		{"44to39", east, old},
+		{"44to28", east, oldest},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			from, to := c.from(t), c.to(t)

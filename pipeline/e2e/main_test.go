@@ -71,6 +71,11 @@ func old(t *testing.T) *kafkatest.Kafka {
 	return broker(t, "3.9", kafkatest.Options{Version: "3.9.2"})
 }
 
+// oldest runs with ZooKeeper, and writes message formats 0 and 1 where a topic says so.
+func oldest(t *testing.T) *kafkatest.Kafka {
+	return broker(t, "2.8", kafkatest.Options{Version: "2.8.2"})
+}
+
 // config is one link between two clusters for the topics that match include.
 func config(from, to *kafkatest.Kafka, name string, include ...string) pipeline.Config {
 	cfg := pipeline.DefaultConfig()

@@ -202,12 +202,12 @@ func sequences(t *testing.T, k *kafkatest.Kafka, topic string, partition int32) 
 	next := int32(0)
 	for i, b := range heads(t, k, topic, partition) {
 		if i == 0 {
-			pid, epoch = b.pid, b.epoch
+			pid, epoch = b.PID, b.Epoch
 		}
-		if b.pid != pid || b.epoch != epoch || b.sequence != next {
-			t.Fatalf("%s/%d at %d: batch %d has producer id %d, epoch %d, sequence %d; want %d, %d, %d", topic, partition, b.offset, i, b.pid, b.epoch, b.sequence, pid, epoch, next)
+		if b.PID != pid || b.Epoch != epoch || b.Sequence != next {
+			t.Fatalf("%s/%d at %d: batch %d has producer id %d, epoch %d, sequence %d; want %d, %d, %d", topic, partition, b.Offset, i, b.PID, b.Epoch, b.Sequence, pid, epoch, next)
 		}
-		next += b.count
+		next += b.Count
 	}
 	return pid, epoch
 }

@@ -36,7 +36,7 @@ func TestHoles(t *testing.T) {
 	put(0, "5") // a record of a later time rolls the segment, so that the cleaner may touch it
 	waitFor(t, "the cleaner to make a hole", func() bool {
 		for _, b := range heads(t, from, "holes", 0) {
-			if b.count != b.lastDelta+1 {
+			if b.Holed() {
 				return true
 			}
 		}

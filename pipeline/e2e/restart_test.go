@@ -105,9 +105,9 @@ func TestKill(t *testing.T) {
 		// Where each epoch begins in the target's log, and in the numbers, which are the source's offsets.
 		epoch, next := int16(0), 0
 		for _, b := range heads(t, to, "killsrc.kill", partition) {
-			if b.epoch != epoch {
-				if epoch++; b.epoch != epoch || b.sequence != 0 {
-					t.Fatalf("partition %d at %d: epoch %d, sequence %d; want %d, 0", partition, b.offset, b.epoch, b.sequence, epoch)
+			if b.Epoch != epoch {
+				if epoch++; b.Epoch != epoch || b.Sequence != 0 {
+					t.Fatalf("partition %d at %d: epoch %d, sequence %d; want %d, 0", partition, b.Offset, b.Epoch, b.Sequence, epoch)
 				}
 				stored := resumes[partition][epoch-1]
 				if int(stored.SrcNext) > next || stored.Epoch != epoch-1 {
@@ -116,9 +116,9 @@ func TestKill(t *testing.T) {
 				doubled += next - int(stored.SrcNext)
 				next = int(stored.SrcNext)
 			}
-			for i := range b.count {
-				if got := numbers[int(b.offset)+int(i)]; got != next {
-					t.Fatalf("partition %d at %d, epoch %d: number %d, want %d", partition, int(b.offset)+int(i), epoch, got, next)
+			for i := range b.Count {
+				if got := numbers[int(b.Offset)+int(i)]; got != next {
+					t.Fatalf("partition %d at %d, epoch %d: number %d, want %d", partition, int(b.Offset)+int(i), epoch, got, next)
 				}
 				next++
 			}

@@ -114,8 +114,8 @@ func holds(t *testing.T, k *kafkatest.Kafka, topic string, want []kafkatest.Reco
 		t.Fatalf("%s: %s", topic, d)
 	}
 	for _, h := range heads(t, k, topic, 0) {
-		if h.attributes&transactional != 0 {
-			t.Fatalf("%s/0 at %d: a transactional batch on the target", topic, h.offset)
+		if h.Attributes&kafkatest.Transactional != 0 {
+			t.Fatalf("%s/0 at %d: a transactional batch on the target", topic, h.Offset)
 		}
 	}
 }
