@@ -15,7 +15,7 @@ import (
 )
 
 // follow keeps the lanes in step with the source's topics until the link is to stop, in job mode until all is copied.
-func (l *Link) follow(ctx context.Context, failed <-chan error, j **job) error {
+func (l *Link) follow(ctx context.Context, j **job) error {
 	refresh := time.NewTimer(0)
 	defer refresh.Stop()
 	check := time.NewTicker(200 * time.Millisecond)
@@ -25,8 +25,6 @@ func (l *Link) follow(ctx context.Context, failed <-chan error, j **job) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case err := <-failed:
-			return err
 		case <-l.p.stopping.Done():
 			return nil
 		case <-refresh.C:
@@ -70,9 +68,11 @@ func (l *Link) sync(ctx context.Context, first bool) error {
 		return err
 	}
 	if fresh := l.fresh(topics); len(fresh) > 0 {
-		if err := l.start(ctx, fresh); err != nil {
-			return err
-		}
+		err = l.start(ctx, fresh)
+	}
+	l.began.Do(l.source.Started)
+	if err != nil {
+		return err
 	}
 	if first {
 		l.met = make(map[string]bool) // from now on, what is found was born since

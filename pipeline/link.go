@@ -46,6 +46,7 @@ type Link struct {
 	problems map[string]string        // by topic: why it is not, or not fully, copied
 	said     map[string]string        // by topic: what was last logged
 	moved    []*running               // lanes whose position has changed since mark looked
+	began    sync.Once                // its first lanes are open
 	wg       sync.WaitGroup           // of lanes
 	life     context.Context
 	endLanes context.CancelFunc // ends all lanes at once
@@ -57,9 +58,8 @@ func newLink(p *Pipeline, cfg LinkConfig) (*Link, error) {
 		return nil, fmt.Errorf("link %s: %w", cfg.Name, err)
 	}
 	log := p.log.With("link", cfg.Name)
-	l := &Link{p: p, cfg: cfg, log: log, filter: filter, from: p.clusters[cfg.From], to: p.clusters[cfg.To], sink: p.sinks[cfg.To],
+	l := &Link{p: p, cfg: cfg, log: log, filter: filter, from: p.clusters[cfg.From], to: p.clusters[cfg.To], source: p.sources[cfg.source()], sink: p.sinks[cfg.To],
 		phase: "connecting", lanes: make(map[state.LaneKey]*running), byName: make(map[string]state.LaneKey), problems: make(map[string]string), said: make(map[string]string), short: make(map[state.LaneKey]time.Time)}
-	l.source = source.New(l.from, p.sourceOptions(cfg), p.credit, p.pool, log.With("cluster", cfg.From))
 	return l, nil
 }
 
@@ -128,16 +128,10 @@ func (l *Link) run(ctx context.Context) error {
 	defer l.endLanes()
 	defer context.AfterFunc(ctx, l.store.Close)() // franz-go would wait for the answers to what it has written
 
-	// The connections outlive the lanes: they answer for what lanes still wait for.
+	// The store outlives the lanes: it keeps where they end.
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var background sync.WaitGroup
-	failed := make(chan error, 2)
-	background.Go(func() {
-		if err := l.source.Run(inner); inner.Err() == nil {
-			failed <- fmt.Errorf("link %s: read from %s: %w", l.cfg.Name, l.cfg.From, err)
-		}
-	})
 	background.Go(func() { l.store.Run(inner) })
 	var marking sync.WaitGroup
 	marks, stopMarks := context.WithCancel(inner)
@@ -146,7 +140,7 @@ func (l *Link) run(ctx context.Context) error {
 
 	var job *job
 	l.setPhase("running")
-	err := l.follow(ctx, failed, &job)
+	err := l.follow(ctx, &job)
 	l.setPhase("handing over")
 	clean, unstored := l.handOver(ctx, func() {
 		stopMarks()

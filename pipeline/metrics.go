@@ -28,6 +28,16 @@ func (p *Pipeline) WriteMetrics(w io.Writer) {
 		gauge(w, `kferry_produce_connections`+label, int64(conns))
 		counter(w, `kferry_produce_throttle_milliseconds_total`+label, s.ThrottleMillis())
 	}
+	for key, s := range p.sources {
+		n := s.Stats()
+		label := fmt.Sprintf(`{cluster=%q,isolation=%q}`, key.alias, key.isolation)
+		counter(w, `kferry_fetch_responses_total`+label, n.Fetches)
+		counter(w, `kferry_fetch_bytes_total`+label, n.Bytes)
+		gauge(w, `kferry_fetch_connections`+label, int64(n.Conns))
+		gauge(w, `kferry_fetch_partitions`+label, int64(n.Partitions))
+		gauge(w, `kferry_fetch_feeds`+label, int64(n.Feeds))
+		gauge(w, `kferry_fetch_partitions_without_leader`+label, int64(n.Homeless))
+	}
 	now := time.Now()
 	for _, l := range p.links {
 		l.writeMetrics(w, now)
@@ -37,11 +47,6 @@ func (p *Pipeline) WriteMetrics(w io.Writer) {
 
 func (l *Link) writeMetrics(w io.Writer, now time.Time) {
 	link := fmt.Sprintf(`{link=%q}`, l.cfg.Name)
-	fetches, bytes, conns, homeless := l.source.Stats()
-	counter(w, `kferry_fetch_responses_total`+link, fetches)
-	counter(w, `kferry_fetch_bytes_total`+link, bytes)
-	gauge(w, `kferry_fetch_connections`+link, int64(conns))
-	gauge(w, `kferry_fetch_partitions_without_leader`+link, int64(homeless))
 	l.mu.Lock()
 	problems := len(l.problems)
 	store := l.store

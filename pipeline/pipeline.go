@@ -38,12 +38,19 @@ type Pipeline struct {
 	log      *slog.Logger
 	clusters map[string]*cluster.Cluster
 	sinks    map[string]*sink.Sink
+	sources  map[sourceKey]*source.Source
 	links    []*Link
 	credit   *source.Credit
 	pool     *batch.Pool
 	stopping context.Context // ends with Stop
 	stop     context.CancelFunc
 	started  time.Time
+}
+
+// sourceKey is what links have to have in common to share what is read.
+type sourceKey struct {
+	alias     string
+	isolation Isolation
 }
 
 // New checks cfg and opens its clusters, without dialing. Close frees them.
@@ -55,7 +62,7 @@ func New(cfg Config, opts Options, log *slog.Logger) (*Pipeline, error) {
 		opts.Grace = 30 * time.Second
 	}
 	p := &Pipeline{cfg: cfg, opts: opts, log: log, clusters: make(map[string]*cluster.Cluster), sinks: make(map[string]*sink.Sink),
-		tuning: tuning.Default(cfg.MemoryBytes), started: time.Now(),
+		sources: make(map[sourceKey]*source.Source), tuning: tuning.Default(cfg.MemoryBytes), started: time.Now(),
 		credit: source.NewCredit(cfg.MemoryBytes), pool: batch.NewPool(cfg.MemoryBytes / 4)}
 	p.stopping, p.stop = context.WithCancel(context.Background())
 	if opts.Tuning != nil {
@@ -75,6 +82,9 @@ func New(cfg Config, opts Options, log *slog.Logger) (*Pipeline, error) {
 		}
 		if p.sinks[l.To] == nil {
 			p.sinks[l.To] = sink.New(p.clusters[l.To], p.sinkOptions(), log.With("cluster", l.To))
+		}
+		if key := l.source(); p.sources[key] == nil {
+			p.sources[key] = source.New(p.clusters[l.From], p.sourceOptions(key), p.credit, p.pool, log.With("cluster", l.From))
 		}
 	}
 	for _, l := range cfg.Links {
@@ -102,11 +112,19 @@ func (p *Pipeline) sinkOptions() sink.Options {
 		LingerGap: t.LingerGap, AckTimeout: 25 * time.Second, IdleTimeout: 4 * time.Minute, Backoff: cluster.DefaultBackoff()}
 }
 
-func (p *Pipeline) sourceOptions(l LinkConfig) source.Options {
+func (l *LinkConfig) source() sourceKey { return sourceKey{l.From, l.Isolation} }
+
+func (p *Pipeline) sourceOptions(key sourceKey) source.Options {
 	t := &p.tuning
+	links := 0
+	for _, l := range p.cfg.Links {
+		if l.source() == key {
+			links++
+		}
+	}
 	return source.Options{FetchBytes: t.FetchBytes, PartitionBytes: t.PartitionBytes, Conns: t.FetchConns,
 		QuietWait: t.FetchWait, BacklogWait: 100 * time.Millisecond, QuietAfter: time.Second,
-		ReadCommitted: l.Isolation == ReadCommitted, Backoff: cluster.DefaultBackoff()}
+		ReadCommitted: key.isolation == ReadCommitted, Links: links, Backoff: cluster.DefaultBackoff()}
 }
 
 // Stop asks Run to hand over: lanes finish what is in flight, positions are stored, Run returns nil. It does not wait.
@@ -142,6 +160,13 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		conns.Go(func() {
 			if err := s.Run(inner); inner.Err() == nil {
 				fail(fmt.Errorf("write to %s: %w", alias, err))
+			}
+		})
+	}
+	for key, s := range p.sources {
+		conns.Go(func() {
+			if err := s.Run(inner); inner.Err() == nil {
+				fail(fmt.Errorf("read from %s: %w", key.alias, err))
 			}
 		})
 	}

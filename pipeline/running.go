@@ -49,7 +49,9 @@ func (l *Link) start(ctx context.Context, fresh []*running) error {
 	if err := l.store.PutCheckpoints(ctx, checkpoints); err != nil {
 		return err
 	}
-	held := max(l.p.cfg.MemoryBytes/2/int64(len(fresh)+l.laneCount()), 256<<10)
+	// Other links may be about to start as many: the first one leaves them their shares.
+	lanes := max(len(fresh)+l.laneCount(), len(fresh)*len(l.p.links))
+	held := max(l.p.cfg.MemoryBytes/2/int64(lanes), 256<<10)
 	// A connection takes no more than its budget; what is read far ahead of that only leaves the processor's cache, or never was
 	// in memory before: its pages cost more than its copying.
 	held = min(held, int64(l.p.tuning.BudgetBytes+4*l.p.tuning.PartitionBytes))
@@ -78,11 +80,12 @@ func (l *Link) laneCount() int {
 type deferred struct{ lane *lane.Lane }
 
 func (d *deferred) deliver(x lane.Delivery) { d.lane.Deliver(x) }
+func (d *deferred) hungry() bool            { return d.lane.Hungry() }
 
 func (l *Link) launch(s *laneStart, m *lane.Machine) {
 	r := s.run
 	var d deferred
-	cursor := l.source.Open(r.key.Topic, r.key.TopicID, r.key.Partition, d.deliver)
+	cursor := l.source.Open(r.key.Topic, r.key.TopicID, r.key.Partition, d.deliver, d.hungry)
 	log := l.log.With("topic", r.key.Topic, "partition", r.key.Partition)
 	save := func(ctx context.Context, cp lane.Checkpoint) error {
 		return l.store.PutCheckpoints(ctx, map[state.LaneKey]state.Checkpoint{r.key: stored(cp)})

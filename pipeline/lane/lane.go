@@ -435,6 +435,14 @@ func (l *Lane) Moved() (Checkpoint, bool) {
 	return l.status.Checkpoint, moved
 }
 
+// Hungry says that the lane holds so little that it would soon have nothing to do without more: a quarter of its share. At half of
+// it it asks.
+func (l *Lane) Hungry() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.status.Held < l.machine.opts.HeldBytes/4
+}
+
 // Status returns the latest snapshot.
 func (l *Lane) Status() Status {
 	l.mu.Lock()

@@ -29,7 +29,7 @@ func newBench(t *testing.T) *bench {
 	pool := batch.NewPool(0)
 	s := New(c, options(), NewCredit(1<<20), pool, slog.New(slog.DiscardHandler))
 	b := &bench{t: t, source: s, one: newFetcher(s, 0, false), two: newFetcher(s, 1, false), x: &tap{t: t, changed: make(chan struct{}, 1)}}
-	b.x.cursor = s.Open("orders", [16]byte{1}, 0, b.x.deliver)
+	b.x.cursor = s.Open("orders", [16]byte{1}, 0, b.x.deliver, b.x.hungry)
 	b.x.moveTo(0)
 	b.x.cursor.Ask()
 	b.one.restart()
@@ -46,11 +46,11 @@ func newBench(t *testing.T) *bench {
 func (b *bench) at(f *fetcher) {
 	b.source.mu.Lock()
 	defer b.source.mu.Unlock()
-	if old := b.x.cursor.fetcher; old != nil {
-		old.removeLocked(b.x.cursor)
+	if old := b.x.cursor.feed.fetcher; old != nil {
+		old.removeLocked(b.x.cursor.feed)
 	}
 	if f != nil {
-		f.addLocked(b.x.cursor)
+		f.addLocked(b.x.cursor.feed)
 	}
 }
 
@@ -68,16 +68,20 @@ func (b *bench) ask(f *fetcher) *kmsg.FetchRequest {
 	return req
 }
 
-// give answers f with one batch of three records at offset.
-func (b *bench) give(f *fetcher, offset int64) {
+// give answers f with a batch of three records at each offset.
+func (b *bench) give(f *fetcher, offsets ...int64) {
 	b.t.Helper()
 	resp := kmsg.NewPtrFetchResponse()
 	resp.Version, resp.SessionID = lastFetch, 77
 	rt := kmsg.NewFetchResponseTopic()
 	rt.TopicID = [16]byte{1}
 	rp := kmsg.NewFetchResponseTopicPartition()
-	rp.HighWatermark, rp.LastStableOffset, rp.RecordBatches = 100, 100, wire(3, 10)
-	binary.BigEndian.PutUint64(rp.RecordBatches, uint64(offset))
+	rp.HighWatermark, rp.LastStableOffset, rp.RecordBatches = 100, 100, nil
+	for _, offset := range offsets {
+		one := wire(3, 10)
+		binary.BigEndian.PutUint64(one, uint64(offset))
+		rp.RecordBatches = append(rp.RecordBatches, one...)
+	}
 	rt.Partitions = append(rt.Partitions, rp)
 	resp.Topics = append(resp.Topics, rt)
 	body := resp.AppendTo(nil)
@@ -174,11 +178,11 @@ func TestAnswerTooLate(t *testing.T) {
 // What left a session is forgotten there, unless it is back; a cursor that came back and holds is forgotten too.
 func TestForgotten(t *testing.T) {
 	other := func(b *bench) *Cursor { // so that there is something to ask for
-		c := b.source.Open("orders", [16]byte{1}, 1, b.x.deliver)
+		c := b.source.Open("orders", [16]byte{1}, 1, b.x.deliver, b.x.hungry)
 		c.Ask()
 		b.source.mu.Lock()
-		delete(b.source.homeless, c)
-		b.one.addLocked(c)
+		delete(b.source.homeless, c.feed)
+		b.one.addLocked(c.feed)
 		b.source.mu.Unlock()
 		return c
 	}
@@ -212,10 +216,10 @@ func TestForgotten(t *testing.T) {
 	b.at(b.one)
 	b.ask(b.one)
 	b.at(nil)
-	again := b.source.Open("orders", [16]byte{1}, 0, b.x.deliver)
+	again := b.source.Open("orders", [16]byte{1}, 0, b.x.deliver, b.x.hungry)
 	again.Ask()
 	b.source.mu.Lock()
-	b.one.addLocked(again)
+	b.one.addLocked(again.feed)
 	b.source.mu.Unlock()
 	if req := b.ask(b.one); len(req.ForgottenTopics) != 0 || len(req.Topics) != 1 {
 		t.Errorf("a successor: %+v", req)

@@ -7,7 +7,7 @@ import (
 )
 
 // Where the cluster has a rack, a leader may name a follower that is nearer (KIP-392). It answers without records then, and the
-// cursor goes there.
+// feed goes there.
 
 // followFor is how long a follower is read from before the leader is asked again who is nearest, as the Java consumer's
 // metadata.max.age.ms.
@@ -24,58 +24,58 @@ func (s *Source) rackLocked() string {
 	return ""
 }
 
-// brokerLocked is who the cursor is to be read from, where p says who leads.
-func (c *Cursor) brokerLocked(t *cluster.Topology, p cluster.Partition) int32 {
-	if _, known := t.Brokers[c.replica]; known && c.replica >= 0 {
-		return c.replica
+// brokerLocked is who the feed is to be read from, where p says who leads.
+func (f *feed) brokerLocked(t *cluster.Topology, p cluster.Partition) int32 {
+	if _, known := t.Brokers[f.replica]; known && f.replica >= 0 {
+		return f.replica
 	}
 	return p.Leader
 }
 
-func (c *Cursor) unfollowLocked() {
-	c.replica = -1
-	delete(c.source.following, c)
+func (f *feed) unfollowLocked() {
+	f.replica = -1
+	delete(f.part.source.following, f)
 }
 
-// followLocked moves the cursor to a follower. One that the metadata do not have is not followed.
-func (s *Source) followLocked(c *Cursor, replica int32) {
+// followLocked moves the feed to a follower. One that the metadata do not have is not followed.
+func (s *Source) followLocked(f *feed, replica int32) {
 	if _, known := s.cluster.Topology().Brokers[replica]; !known {
 		s.alone = time.Now().Add(aloneFor)
 		s.stale()
 		return
 	}
-	c.replica, c.follows = replica, time.Now().Add(followFor)
-	s.following[c] = struct{}{}
-	s.moveLocked(c)
+	f.replica, f.follows = replica, time.Now().Add(followFor)
+	s.following[f] = struct{}{}
+	s.moveLocked(f)
 }
 
-// refuseLocked takes the cursor from a follower that cannot serve it back to the leader.
-func (s *Source) refuseLocked(c *Cursor) {
+// refuseLocked takes the feed from a follower that cannot serve it back to the leader.
+func (s *Source) refuseLocked(f *feed) {
 	s.alone = time.Now().Add(aloneFor)
-	c.unfollowLocked()
-	s.moveLocked(c)
+	f.unfollowLocked()
+	s.moveLocked(f)
 	s.stale()
 }
 
-func (s *Source) moveLocked(c *Cursor) {
-	if c.fetcher != nil {
-		c.fetcher.removeLocked(c)
+func (s *Source) moveLocked(f *feed) {
+	if f.fetcher != nil {
+		f.fetcher.removeLocked(f)
 	}
-	s.placeLocked(c)
+	s.placeLocked(f)
 }
 
-// leave takes all cursors that follow a broker, which cannot be reached, back to their leaders.
+// leave takes all feeds that follow a broker, which cannot be reached, back to their leaders.
 func (s *Source) leave(broker int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for c := range s.following {
-		if c.replica == broker {
-			s.refuseLocked(c)
+	for f := range s.following {
+		if f.replica == broker {
+			s.refuseLocked(f)
 		}
 	}
 }
 
-// askAgain takes cursors that have followed for long back to their leaders. A follower that no longer replicates shows no other sign.
+// askAgain takes feeds that have followed for long back to their leaders. A follower that no longer replicates shows no other sign.
 func (s *Source) askAgain(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,10 +83,10 @@ func (s *Source) askAgain(now time.Time) {
 		return
 	}
 	s.looked = now
-	for c := range s.following {
-		if now.After(c.follows) {
-			c.unfollowLocked()
-			s.moveLocked(c)
+	for f := range s.following {
+		if now.After(f.follows) {
+			f.unfollowLocked()
+			s.moveLocked(f)
 		}
 	}
 }

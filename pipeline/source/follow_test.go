@@ -74,7 +74,7 @@ func TestFollow(t *testing.T) {
 	// Both counts are taken before: a request names the partition only once after a move, and the second move may be quick.
 	asked, followed := n.count(leader), n.count(follower)
 	r.source.mu.Lock()
-	x.cursor.follows = time.Now().Add(-time.Second)
+	x.cursor.feed.follows = time.Now().Add(-time.Second)
 	r.source.mu.Unlock()
 	eventually(t, "the leader is asked again", func() bool { return n.count(leader) > asked })
 	eventually(t, "and names the follower again", func() bool { return n.count(follower) > followed })

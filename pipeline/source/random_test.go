@@ -16,7 +16,7 @@ import (
 )
 
 // Whatever lanes and brokers do, a cursor delivers its log without a gap and in order, from where it was last moved to; the taps
-// check that. At the end all of it has come, and all memory is back.
+// check that. Two or three cursors share each partition. At the end all of it has come, they read together, and all memory is back.
 func TestRandomOperations(t *testing.T) {
 	for i, opt := range versionsOf(6, 12, 18) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -37,9 +37,10 @@ func TestRandomOperations(t *testing.T) {
 			})
 			var ends [8]atomic.Int64
 			topic := func(i int) (string, int32) { return []string{"orders", "audit"}[i/4], int32(i % 4) }
-			taps := make([]*tap, len(ends))
+			taps := make([]*tap, 20)
+			of := func(i int) int { return i % len(ends) } // a tap's partition
 			for i := range taps {
-				name, p := topic(i)
+				name, p := topic(of(i))
 				taps[i] = r.open(t, name, p)
 			}
 			stop := make(chan struct{})
@@ -56,10 +57,10 @@ func TestRandomOperations(t *testing.T) {
 					ends[i].Store(r.write(t, name, p, n%4+1, n%7*300))
 				}
 			})
-			for range 400 {
-				i := random.IntN(len(taps))
-				x := taps[i]
-				switch random.IntN(12) {
+			for range 600 {
+				n := random.IntN(len(taps))
+				x, i := taps[n], of(n)
+				switch random.IntN(13) {
 				case 0, 1, 2:
 					x.cursor.Ask()
 				case 3, 4:
@@ -80,7 +81,9 @@ func TestRandomOperations(t *testing.T) {
 				case 10: // another lane takes over
 					x.close()
 					name, p := topic(i)
-					taps[i] = r.open(t, name, p)
+					taps[n] = r.open(t, name, p)
+				case 12:
+					x.busy.Store(!x.busy.Load())
 				case 11: // let things happen
 					x.cursor.Ask()
 					before := r.source.fetches.Load()
@@ -89,9 +92,12 @@ func TestRandomOperations(t *testing.T) {
 			}
 			close(stop)
 			wg.Wait()
-			for i, x := range taps {
+			for _, x := range taps {
 				x.cursor.Ask()
-				x.reach(t, ends[i].Load())
+			}
+			for i, x := range taps {
+				x.reach(t, ends[of(i)].Load())
+				eventually(t, "one feed", func() bool { return feeds(x) == 1 })
 				if x.codes != nil {
 					t.Errorf("codes %v", x.codes)
 				}

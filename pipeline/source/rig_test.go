@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -146,12 +147,15 @@ type tap struct {
 	diverge []lane.Diverging
 	keep    bool          // hold on to the batches
 	kept    []batch.Batch // held
+	busy    atomic.Bool   // has enough to do
 }
+
+func (x *tap) hungry() bool { return !x.busy.Load() }
 
 // open opens a tap of a partition, at offset 0.
 func (r *rig) open(t testing.TB, topic string, partition int32) *tap {
 	x := &tap{t: t, changed: make(chan struct{}, 1)}
-	x.cursor = r.source.Open(topic, r.cluster.Topology().Topics[topic].ID, partition, x.deliver)
+	x.cursor = r.source.Open(topic, r.cluster.Topology().Topics[topic].ID, partition, x.deliver, x.hungry)
 	t.Cleanup(x.close)
 	x.moveTo(0)
 	return x
@@ -179,7 +183,7 @@ func (x *tap) moveTo(offset int64) {
 func (x *tap) deliver(d lane.Delivery) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if s := x.cursor.source; s.mu.TryLock() { // else another connection's delivery could overtake this one
+	if s := x.cursor.part.source; s.mu.TryLock() { // else another connection's delivery could overtake this one
 		s.mu.Unlock()
 		x.t.Error("a delivery outside of the source's lock")
 	}
@@ -196,10 +200,10 @@ func (x *tap) deliver(d lane.Delivery) {
 	for _, b := range d.Batches {
 		if d.Gen == x.gen { // else moveTo is about to change it
 			if b.BaseOffset() != x.next && !(x.loose && b.BaseOffset() < x.next && x.next < b.NextOffset()) {
-				x.t.Errorf("%s/%d: batch at %d, expected %d", x.cursor.topic, x.cursor.partition, b.BaseOffset(), x.next)
+				x.t.Errorf("%s/%d: batch at %d, expected %d", x.cursor.part.topic, x.cursor.part.number, b.BaseOffset(), x.next)
 			}
 			if b.Verify() != nil {
-				x.t.Errorf("%s/%d: batch at %d is damaged", x.cursor.topic, x.cursor.partition, b.BaseOffset())
+				x.t.Errorf("%s/%d: batch at %d is damaged", x.cursor.part.topic, x.cursor.part.number, b.BaseOffset())
 			}
 			x.next, x.loose = b.NextOffset(), false
 			x.got++
@@ -232,7 +236,7 @@ func (x *tap) wait(t testing.TB, what string, f func() bool) {
 		case <-deadline:
 			x.mu.Lock()
 			defer x.mu.Unlock()
-			t.Fatalf("%s/%d: %s: not in %v (next %d, codes %v)", x.cursor.topic, x.cursor.partition, what, patience, x.next, x.codes)
+			t.Fatalf("%s/%d: %s: not in %v (next %d, codes %v)", x.cursor.part.topic, x.cursor.part.number, what, patience, x.next, x.codes)
 		}
 	}
 }

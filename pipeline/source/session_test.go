@@ -174,7 +174,7 @@ func TestQuiet(t *testing.T) {
 	quiet := func(x *tap) bool {
 		r.source.mu.Lock()
 		defer r.source.mu.Unlock()
-		return x.cursor.fetcher != nil && x.cursor.fetcher.quiet
+		return x.cursor.feed.fetcher != nil && x.cursor.feed.fetcher.quiet
 	}
 	soon := func(what string, begin time.Time) {
 		t.Helper()

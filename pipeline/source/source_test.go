@@ -14,7 +14,7 @@ func TestVersions(t *testing.T) {
 			ends := map[*tap]int64{}
 			more := func(x *tap) {
 				for i := range 10 {
-					ends[x] = r.write(t, x.cursor.topic, x.cursor.partition, i%3+1, 1000*i)
+					ends[x] = r.write(t, x.cursor.part.topic, x.cursor.part.number, i%3+1, 1000*i)
 				}
 			}
 			for _, topic := range []string{"orders", "audit"} {

@@ -206,7 +206,7 @@ func TestTopicGone(t *testing.T) {
 			gone, anew, held := r.open(t, "orders", 0), r.open(t, "audit", 0), r.open(t, "audit", 1)
 			for _, x := range []*tap{gone, anew, held} {
 				x.cursor.Ask()
-				x.reach(t, r.write(t, x.cursor.topic, x.cursor.partition, 3, 100))
+				x.reach(t, r.write(t, x.cursor.part.topic, x.cursor.part.number, 3, 100))
 			}
 			held.cursor.Hold()
 			if i == 0 { // by name there is no telling a new log before the metadata have

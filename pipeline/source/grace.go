@@ -1,0 +1,110 @@
+package source
+
+import (
+	"context"
+	"time"
+)
+
+// Lanes of different targets read the same bytes only as long as they stay together, and a lane that is over its share must stop.
+// The others wait for it while they have enough to do, which costs nobody anything: equals take turns at holding and go on
+// together. Once one of them is hungry they wait out of a small budget, and when that is used up the one that holds leaves
+// the feed.
+
+const (
+	graceMost  = 200 * time.Millisecond // waited in vain at once, at most
+	graceShare = 20                     // of the time, 1/20 comes back
+	graceCheck = 5 * time.Millisecond   // how often is looked while a feed is paused
+)
+
+// grace is the budget of waiting in vain. The zero value has all of it.
+type grace struct {
+	used time.Duration
+	vain bool // since at
+	at   time.Time
+}
+
+// wait tells that from now on somebody waits in vain, or nobody does, and says whether there is some left.
+func (p *grace) wait(now time.Time, vain bool) bool {
+	if d := now.Sub(p.at); p.vain {
+		p.used += d
+	} else {
+		p.used = max(0, p.used-d/graceShare)
+	}
+	p.at, p.vain = now, vain
+	return p.used < graceMost
+}
+
+// pauseLocked begins to wait for a member that holds, if others ask.
+func (f *feed) pauseLocked(now time.Time) {
+	if s := f.part.source; f.judgeLocked(now) {
+		s.paused[f] = struct{}{}
+		s.watchLocked()
+	}
+}
+
+// judgeLocked says whether the feed goes on waiting. If not, either nobody holds or nobody asks, or those that hold have been
+// sent away.
+func (f *feed) judgeLocked(now time.Time) (waits bool) {
+	if len(f.members) < 2 {
+		return false
+	}
+	var stay, leave []*Cursor
+	hungry := false
+	for _, c := range f.members {
+		if !c.asking {
+			leave = append(leave, c)
+			continue
+		}
+		stay = append(stay, c)
+		hungry = hungry || c.hungry()
+	}
+	waits = len(stay) > 0 && len(leave) > 0 && !f.stuck
+	if f.grace.wait(now, waits && hungry) || !waits || !hungry {
+		return waits
+	}
+	f.grace.wait(now, false)
+	was := f.wantsLocked()
+	f.members = stay
+	for _, c := range leave {
+		f.part.newFeedLocked(c, f.offset, f.epoch)
+		c.feed.read = true
+	}
+	f.wantedLocked(was)
+	f.joinLocked()
+	return false
+}
+
+// watchLocked has judge be called soon.
+func (s *Source) watchLocked() {
+	if !s.watched {
+		s.watched = true
+		s.soon.Reset(graceCheck)
+	}
+}
+
+// watch looks after feeds that wait for a member, or for other links to begin. Reading metadata, which may take long, is another's.
+func (s *Source) watch(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-s.soon.C:
+			s.judge(now)
+		}
+	}
+}
+
+func (s *Source) judge(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watched = false
+	for f := range s.paused {
+		if !f.judgeLocked(now) {
+			delete(s.paused, f)
+		}
+	}
+	s.admitLocked(nil)
+	if len(s.paused)+len(s.waiting) > 0 {
+		s.watchLocked()
+	}
+}
