@@ -100,7 +100,7 @@ func TestFiguresAreListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"forward.go", "mm2.go", "smallbatches.go", "tls.go", "idle.go", "stuck.go", "latency.go", "allocations.go"} {
+	for _, file := range []string{"forward.go", "mm2.go", "smallbatches.go", "tls.go", "fanout.go", "idle.go", "stuck.go", "latency.go", "allocations.go"} {
 		code, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

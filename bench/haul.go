@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // haul is what one run moves.
@@ -21,30 +22,51 @@ func (l haul) source() SourceConfig {
 }
 
 // forward runs kferry once.
-func (h *Host) forward(ctx context.Context, l haul) (Cost, error) {
+func (h *Host) forward(ctx context.Context, l haul) (Cost, error) { return h.fanOut(ctx, l, 1) }
+
+// fanOut runs kferry once, from one source to so many targets. What arrived is all targets' together.
+func (h *Host) fanOut(ctx context.Context, l haul, targets int) (sum Cost, err error) {
 	source, err := h.start(ctx, roleSource, l.source())
 	if err != nil {
-		return Cost{}, err
+		return sum, err
 	}
 	defer source.stop()
-	target, err := h.start(ctx, roleTarget, TargetConfig{TLS: l.tls})
+	var ends []*end
+	var addrs []string
+	for range targets {
+		target, err := h.start(ctx, roleTarget, TargetConfig{TLS: l.tls})
+		if err != nil {
+			return sum, err
+		}
+		defer target.stop()
+		ends, addrs = append(ends, target), append(addrs, target.Addr)
+	}
+	name, args, err := link{alias: "source", from: source.Addr, to: addrs[0], also: addrs[1:], tls: l.tls}.command(ctx, h)
 	if err != nil {
+		return sum, err
+	}
+	if sum.CPU, err = h.measure(ctx, name, args...); err != nil {
 		return Cost{}, err
 	}
-	defer target.stop()
-	name, args, err := link{alias: "source", from: source.Addr, to: target.Addr, tls: l.tls}.command(ctx, h)
-	if err != nil {
-		return Cost{}, err
+	// Every batch once on each, as it was: kferry may not buy speed with a loss.
+	var first, last time.Time
+	for _, target := range ends {
+		t, err := h.settled(ctx, target, func(t Tally) bool {
+			return t.Records == source.Records && t.Bytes == source.Bytes && t.Duplicates+t.Refused == 0
+		})
+		if err != nil {
+			return sum, err
+		}
+		if first.IsZero() || t.First.Before(first) {
+			first = t.First
+		}
+		if t.Last.After(last) {
+			last = t.Last
+		}
+		sum.Wall = last.Sub(first)
+		sum.Batches, sum.Records, sum.Bytes = sum.Batches+t.Batches, sum.Records+t.Records, sum.Bytes+t.Bytes
 	}
-	cpu, err := h.measure(ctx, name, args...)
-	if err != nil {
-		return Cost{}, err
-	}
-	// Every batch once, as it was: kferry may not buy speed with a loss.
-	t, err := h.settled(ctx, target, func(t Tally) bool {
-		return t.Records == source.Records && t.Bytes == source.Bytes && t.Duplicates+t.Refused == 0
-	})
-	return Cost{CPU: cpu, Wall: t.Last.Sub(t.First), Batches: t.Batches, Records: t.Records, Bytes: t.Bytes}, err
+	return sum, nil
 }
 
 // relay runs a relay once.

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 )
 
-// link is a configuration of kferry with one link, and how it is run.
+// link is a configuration of kferry with one link, or more from one source, and how it is run.
 type link struct {
-	alias    string // of the source; the target's is "target"
-	from, to string // bootstrap addresses
+	alias    string   // of the source; the target's is "target"
+	from, to string   // bootstrap addresses
+	also     []string // of more targets, each with a link of its own
 	tls      *Certificate
 	memory   string // "" for kferry's default
 	admin    string // host:port; "" for any free port
@@ -30,16 +32,17 @@ func (l link) command(ctx context.Context, h *Host) (name string, args []string,
 	if l.memory != "" {
 		memory = "memory: " + l.memory + "\n"
 	}
-	config := fmt.Sprintf(`clusters:
-  %[1]s: { bootstrap: [%[2]q]%[4]s }
-  target: { bootstrap: [%[3]q]%[4]s }
-links:
-  - from: %[1]s
-    to: target
-    topics: { include: [%[5]q] }
-%[6]sadmin: { listen: %[7]q }
-log: { level: warn, format: text }
-`, l.alias, l.from, l.to, security, forwardTopic, memory, cmp.Or(l.admin, "127.0.0.1:0"))
+	clusters := fmt.Sprintf("clusters:\n  %s: { bootstrap: [%q]%s }\n", l.alias, l.from, security)
+	links := "links:\n"
+	for i, to := range append([]string{l.to}, l.also...) {
+		target := "target"
+		if i > 0 {
+			target += strconv.Itoa(i + 1)
+		}
+		clusters += fmt.Sprintf("  %s: { bootstrap: [%q]%s }\n", target, to, security)
+		links += fmt.Sprintf("  - from: %s\n    to: %s\n    topics: { include: [%q] }\n", l.alias, target, forwardTopic)
+	}
+	config := clusters + links + memory + fmt.Sprintf("admin: { listen: %q }\nlog: { level: warn, format: text }\n", cmp.Or(l.admin, "127.0.0.1:0"))
 	path := filepath.Join(h.Dir, "link.yaml")
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		return "", nil, err

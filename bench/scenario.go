@@ -15,6 +15,7 @@ func Scenarios() []Scenario {
 		{"forward", "kferry between a synthetic source and a discarding target, beside TCP relays and a kgo loop", Forward},
 		{"small-batches", "the same with ten records of 100 B in a batch and 64 partitions, beside a kgo loop", SmallBatches},
 		{"tls", "the same with TLS on both legs, beside a relay with TLS on both legs", TLS},
+		{"fan-out", "kferry from one synthetic source to three discarding targets, beside one link", FanOut},
 		{"idle", "ten thousand partitions in which nothing happens, beside a plain kgo consumer of them", Idle},
 		{"stuck", "a target that stops answering under full load, with 256 MiB of memory", Stuck},
 		{"latency", "a thousand records a second, one by one: what kferry adds to the way from producer to consumer", Latency},

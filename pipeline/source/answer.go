@@ -103,6 +103,7 @@ func (f *fetcher) part(place asked, p *part, resp cluster.Response) {
 			d.Batches = batches
 		}
 		last := batches[len(batches)-1]
+		x.density = bytesOf(batches) / max(last.NextOffset()-batches[0].BaseOffset(), 1)
 		x.offset, x.epoch = last.NextOffset(), last.LeaderEpoch()
 		x.maxBytes = int32(s.opts.PartitionBytes)
 		x.misses = 0
@@ -152,6 +153,7 @@ func (f *fetcher) part(place asked, p *part, resp cluster.Response) {
 		x.read = true
 		x.deliverLocked(d)
 		x.joinLocked()
+		x.callLocked()
 	} else {
 		for _, b := range batches {
 			b.Release()
@@ -182,4 +184,11 @@ func (f *fetcher) troubleLocked(x *feed, code int16) (deliver bool) {
 	// OFFSET_OUT_OF_RANGE and the rest: the lane decides. Until it seeks, the place is not asked for again.
 	x.stickLocked()
 	return true
+}
+
+func bytesOf(batches []batch.Batch) (n int64) {
+	for _, b := range batches {
+		n += int64(b.Size())
+	}
+	return n
 }

@@ -80,6 +80,7 @@ func (c *Cursor) Ask() {
 	c.asking = true
 	c.feed.wantedLocked(was)
 	c.feed.joinLocked()
+	c.feed.callLocked()
 	if first {
 		c.part.source.admitLocked(c.part) // others may have waited for this one
 	}

@@ -35,6 +35,8 @@ type feed struct {
 	offset   int64
 	epoch    int32  // leader epoch of the batch before offset, -1 unknown
 	gen      uint32 // of the place: what was asked for under an older one is not delivered
+	density  int64  // bytes of an offset, of the last batches
+	yields   bool   // not fetched: one that is a little behind comes up; see yield.go
 	stuck    bool   // the place was refused: nothing is fetched before a MoveTo
 	read     bool   // something was delivered
 	replica  int32  // a follower to read from, -1 for the leader; see follow.go
@@ -58,7 +60,10 @@ func (p *partition) newFeedLocked(c *Cursor, offset int64, epoch int32) {
 }
 
 // wantsLocked says whether the feed is to be fetched.
-func (f *feed) wantsLocked() bool {
+func (f *feed) wantsLocked() bool { return !f.yields && f.asksLocked() }
+
+// asksLocked says whether all members ask.
+func (f *feed) asksLocked() bool {
 	for _, c := range f.members {
 		if !c.asking {
 			return false
@@ -146,17 +151,19 @@ func (f *feed) endLocked() {
 // joinLocked makes one feed of this one and another that stands and asks at the same place. What the other one asked for is for
 // all, unless a member has moved since: it waits for what is asked from now on.
 func (f *feed) joinLocked() {
-	if len(f.part.feeds) < 2 || !f.wantsLocked() {
+	if len(f.part.feeds) < 2 || !f.asksLocked() {
 		return
 	}
 	i := slices.IndexFunc(f.part.feeds, func(x *feed) bool {
-		return x != f && x.offset == f.offset && x.epoch == f.epoch && x.wantsLocked()
+		return x != f && x.offset == f.offset && x.epoch == f.epoch && x.asksLocked()
 	})
 	if i < 0 {
 		return
 	}
 	into, members := f.part.feeds[i], f.members
 	f.endLocked()
+	was := into.wantsLocked()
+	into.yields = false
 	into.members = append(into.members, members...)
 	into.maxBytes = max(into.maxBytes, f.maxBytes)
 	into.read = into.read || f.read
@@ -169,6 +176,7 @@ func (f *feed) joinLocked() {
 			into.hurryLocked()
 		}
 	}
+	into.wantedLocked(was)
 }
 
 // meetLocked counts the batches up to the first place where another feed stands and asks: from there on it reads for both.
@@ -176,7 +184,7 @@ func (f *feed) meetLocked(batches []batch.Batch) int {
 	if len(f.part.feeds) > 1 {
 		for i, b := range batches {
 			for _, x := range f.part.feeds {
-				if x != f && x.offset == b.NextOffset() && x.epoch == b.LeaderEpoch() && x.wantsLocked() {
+				if x != f && x.offset == b.NextOffset() && x.epoch == b.LeaderEpoch() && x.asksLocked() {
 					return i + 1
 				}
 			}

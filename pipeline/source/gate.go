@@ -54,6 +54,9 @@ func (f *feed) earlyLocked(now time.Time) bool {
 // admitLocked places feeds that have waited enough: those of one partition, nil for all.
 func (s *Source) admitLocked(p *partition) {
 	if p == nil {
+		if s.gate.closed(time.Now()) {
+			return
+		}
 		for f := range s.waiting {
 			s.placeLocked(f)
 		}

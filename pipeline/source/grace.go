@@ -11,9 +11,9 @@ import (
 // the feed.
 
 const (
-	graceMost  = 200 * time.Millisecond // waited in vain at once, at most
+	graceMost  = 500 * time.Millisecond // waited in vain at once, at most
 	graceShare = 20                     // of the time, 1/20 comes back
-	graceCheck = 5 * time.Millisecond   // how often is looked while a feed is paused
+	graceCheck = 5 * time.Millisecond   // how often is looked while a feed is paused; less often where looking takes long
 )
 
 // grace is the budget of waiting in vain. The zero value has all of it.
@@ -42,30 +42,32 @@ func (f *feed) pauseLocked(now time.Time) {
 	}
 }
 
-// judgeLocked says whether the feed goes on waiting. If not, either nobody holds or nobody asks, or those that hold have been
-// sent away.
+// judgeLocked says whether the feed goes on waiting for members that hold. If not, either nobody holds or nobody asks, or those
+// that hold have been sent away.
 func (f *feed) judgeLocked(now time.Time) (waits bool) {
 	if len(f.members) < 2 {
 		return false
 	}
-	var stay, leave []*Cursor
-	hungry := false
+	holds := 0
 	for _, c := range f.members {
 		if !c.asking {
-			leave = append(leave, c)
-			continue
+			holds++
 		}
-		stay = append(stay, c)
-		hungry = hungry || c.hungry()
 	}
-	waits = len(stay) > 0 && len(leave) > 0 && !f.stuck
-	if f.grace.wait(now, waits && hungry) || !waits || !hungry {
+	waits = holds > 0 && holds < len(f.members) && !f.stuck
+	vain := waits && f.hungryLocked()
+	if f.grace.wait(now, vain) || !vain {
 		return waits
 	}
 	f.grace.wait(now, false)
 	was := f.wantsLocked()
-	f.members = stay
-	for _, c := range leave {
+	members := f.members
+	f.members = nil
+	for _, c := range members {
+		if c.asking {
+			f.members = append(f.members, c)
+			continue
+		}
 		f.part.newFeedLocked(c, f.offset, f.epoch)
 		c.feed.read = true
 	}
@@ -74,11 +76,21 @@ func (f *feed) judgeLocked(now time.Time) (waits bool) {
 	return false
 }
 
+// hungryLocked says whether a member that asks would soon have nothing to do.
+func (f *feed) hungryLocked() bool {
+	for _, c := range f.members {
+		if c.asking && c.hungry() {
+			return true
+		}
+	}
+	return false
+}
+
 // watchLocked has judge be called soon.
 func (s *Source) watchLocked() {
 	if !s.watched {
 		s.watched = true
-		s.soon.Reset(graceCheck)
+		s.soon.Reset(max(graceCheck, 50*s.judging))
 	}
 }
 
@@ -98,12 +110,15 @@ func (s *Source) judge(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.watched = false
+	began := time.Now()
 	for f := range s.paused {
-		if !f.judgeLocked(now) {
+		f.goOnLocked()
+		if !f.judgeLocked(now) && !f.yields {
 			delete(s.paused, f)
 		}
 	}
 	s.admitLocked(nil)
+	s.judging = time.Since(began)
 	if len(s.paused)+len(s.waiting) > 0 {
 		s.watchLocked()
 	}

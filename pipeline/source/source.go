@@ -50,6 +50,7 @@ type Source struct {
 	version    uint64             // of the topology that feeds were last placed by
 	soon       *time.Timer        // for watch
 	watched    bool               // soon is set
+	judging    time.Duration      // how long the last look took
 
 	refresh chan struct{}
 	fatal   chan error
