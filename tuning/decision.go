@@ -11,7 +11,7 @@ type Decision struct {
 	FetchConns     int           // connections that fetch backlog from one source broker; quiet partitions have one more
 	FetchWait      time.Duration // how long a fetch of quiet partitions may wait at the broker
 	RequestBytes   int           // a Produce request is sent when it would exceed this
-	BudgetBytes    int           // bytes under way on one target connection
+	BudgetBytes    int           // bytes under way on one target connection, at most: BudgetSizer finds what the path needs
 	ProduceConns   int           // connections to one target broker
 	LingerGap      time.Duration // a request that is not full follows the last one no sooner than this
 	Depth          int           // batches under way of one lane
@@ -24,7 +24,7 @@ func Default(memory int64) Decision {
 	share := int(min(max(memory/16, mib), 64*mib))
 	return Decision{
 		FetchBytes:     min(32*mib, share),
-		PartitionBytes: mib,
+		PartitionBytes: mib / 2,
 		FetchConns:     2,
 		FetchWait:      250 * time.Millisecond,
 		RequestBytes:   mib,

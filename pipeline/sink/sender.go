@@ -11,6 +11,7 @@ import (
 
 	"kferry/pipeline/cluster"
 	"kferry/pipeline/lane"
+	"kferry/tuning"
 )
 
 // sender writes to one broker over one connection at a time.
@@ -26,6 +27,7 @@ type sender struct {
 	readyBytes int                  // queued in all of them
 	flying     []*flight            // requests without an answer, oldest first
 	flyingByte int                  // their batches' bytes
+	budget     tuning.BudgetSizer   // how many those may be
 	free       []*flight
 	spare      []*stream // the array that ready is built in next
 	slots      map[slotKey]*slot
@@ -54,8 +56,12 @@ type flight struct {
 
 func newSender(s *Sink, broker int32) *sender {
 	return &sender{sink: s, broker: broker, log: s.log.With("broker", broker),
-		wake: make(chan struct{}, 1), streams: make(map[*stream]struct{}), slots: make(map[slotKey]*slot)}
+		wake: make(chan struct{}, 1), streams: make(map[*stream]struct{}), slots: make(map[slotKey]*slot),
+		budget: tuning.BudgetSizer{Min: min(leastBudget, s.opts.BudgetBytes), Max: s.opts.BudgetBytes}}
 }
+
+// leastBudget is what may be under way on the shortest path, in bytes: room for two requests that are large enough.
+const leastBudget = 1 << 20
 
 func (s *sender) signal() {
 	select {
@@ -231,7 +237,7 @@ func (s *sender) pauseLocked(now, last time.Time) time.Duration {
 		return 0
 	case len(s.flying) >= opts.MaxRequests:
 		return -1
-	case s.flyingByte+s.requestBytes() > opts.BudgetBytes:
+	case s.flyingByte+s.requestBytes() > s.budget.Bytes():
 		return -1 // a request is short for lack of data, never for lack of budget
 	case s.readyBytes >= s.requestBytes():
 		return 0
@@ -243,7 +249,7 @@ func (s *sender) pauseLocked(now, last time.Time) time.Duration {
 }
 
 // requestBytes is what a request may hold: there is always room for two in the budget.
-func (s *sender) requestBytes() int { return min(s.sink.opts.RequestBytes, s.sink.opts.BudgetBytes/2) }
+func (s *sender) requestBytes() int { return min(s.sink.opts.RequestBytes, s.budget.Bytes()/2) }
 
 // takeLocked makes a flight of one entry of each ready stream, up to RequestBytes, and puts it in the air: an answer
 // cannot come before.
@@ -331,6 +337,7 @@ func (s *sender) land(resp cluster.Response) (throttle time.Duration, refresh bo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f, next := s.flying[0], 0
+	s.budget.Observe(resp.Done.Sub(resp.Sent))
 	throttle, err = walk(resp.Body, resp.Version, func(a answer) {
 		it := f.find(&a, resp.Version, &next)
 		if it == nil {

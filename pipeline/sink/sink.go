@@ -18,7 +18,7 @@ import (
 type Options struct {
 	Conns        int           // connections to one broker
 	RequestBytes int           // a request is closed before it grows beyond this; a single larger batch still goes
-	BudgetBytes  int           // bytes of batches under way on one connection
+	BudgetBytes  int           // bytes of batches under way on one connection, at most; a short path gets less
 	MaxRequests  int           // requests under way on one connection
 	LingerGap    time.Duration // a request that is not full follows the last one no sooner, while answers are missing
 	AckTimeout   time.Duration // how long a broker waits for its replicas
