@@ -13,7 +13,6 @@ const (
 	minClass  = 12 // 4 KiB: below it the handle costs more than the memory
 	maxClass  = 27 // 128 MiB: above the 100 MiB that brokers let through in one frame
 	keepClass = 18 // 256 KiB: from here on buffers are kept through a garbage collection
-	lentClass = 25 // 32 MiB: bytebufferpool's calibration knows nothing larger
 
 	// MaxBuf is the largest size in bytes that Get gives.
 	MaxBuf = 1 << maxClass
@@ -21,21 +20,26 @@ const (
 
 // Pool gives out Bufs, by classes of powers of two. Small ones come from a bytebufferpool.Pool for each class. That forgets what is
 // idle with each garbage collection, which for fetch-sized buffers would mean to fault in and clear megabytes again and again; so
-// above 256 KiB a free list, bounded in bytes, stands in front of it.
+// from 256 KiB on a free list stands in front of it. What that keeps and what is in use stay below the pool's limit together: memory
+// that is asked for in another class takes the place of what is idle.
 type Pool struct {
-	limit int64 // bytes, of the free list
+	limit int64 // bytes in use and idle
 	inUse atomic.Int64
 	open  openBufs
 
 	mu   sync.Mutex
 	idle int64 // bytes in free
 	free [maxClass + 1][]*bytebufferpool.ByteBuffer
+	slab []Buf // handles to come; each is used once
 
 	classes [maxClass + 1]bytebufferpool.Pool
 }
 
-// NewPool returns a pool that keeps at most limit bytes idle for long. How much is in use at once is the business of the readers'
-// credit, not the pool's.
+// slabSize is how many handles are made at once: they are never used again, so that a release too many is always seen.
+const slabSize = 32
+
+// NewPool returns a pool that keeps bytes idle as long as those and the ones in use are at most limit. How much is in use at once is the
+// business of the readers' credit, not the pool's.
 func NewPool(limit int64) *Pool { return &Pool{limit: limit} }
 
 // Get returns a Buf of size bytes with one reference. The bytes are not cleared. A size that a peer named must be checked before:
@@ -45,15 +49,14 @@ func (p *Pool) Get(size int) *Buf {
 		panic(fmt.Sprintf("BUG: buffer of %d bytes asked for, at most %d", size, MaxBuf))
 	}
 	class := classOf(size)
-	mem := p.take(class)
+	b, mem := p.take(class)
 	if mem == nil {
 		mem = p.classes[class].Get()
 	}
 	if cap(mem.B) != 1<<class {
 		mem.B = make([]byte, 1<<class)
 	}
-	p.inUse.Add(1 << class)
-	b := &Buf{mem: mem, size: size, pool: p}
+	b.mem, b.size, b.pool = mem, size, p
 	b.refs.Store(1)
 	p.open.add(b)
 	return b
@@ -81,13 +84,34 @@ func classOf(size int) int {
 	return max(minClass, bits.Len(uint(max(size, 1)-1)))
 }
 
-func (p *Pool) take(class int) *bytebufferpool.ByteBuffer {
-	if class < keepClass {
-		return nil
-	}
+// take gives a handle and, if there is any, idle memory of the class.
+func (p *Pool) take(class int) (*Buf, *bytebufferpool.ByteBuffer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.popLocked(class)
+	if len(p.slab) == 0 {
+		p.slab = make([]Buf, slabSize)
+	}
+	b := &p.slab[0]
+	p.slab = p.slab[1:]
+	p.inUse.Add(1 << class)
+	mem := p.popLocked(class)
+	if mem == nil {
+		p.makeRoomLocked()
+	}
+	return b, mem
+}
+
+// makeRoomLocked forgets idle memory, that of the class with the most first, until the limit is kept or nothing is idle.
+func (p *Pool) makeRoomLocked() {
+	for p.idle > 0 && p.inUse.Load()+p.idle > p.limit {
+		most := 0
+		for c := range p.free {
+			if len(p.free[c])<<c > len(p.free[most])<<most {
+				most = c
+			}
+		}
+		p.popLocked(most)
+	}
 }
 
 func (p *Pool) popLocked(class int) *bytebufferpool.ByteBuffer {
@@ -107,39 +131,20 @@ func (p *Pool) put(mem *bytebufferpool.ByteBuffer) {
 	mem.B = mem.B[:cap(mem.B)] // the whole, since bytebufferpool calibrates itself by the lengths it gets back
 	class := classOf(cap(mem.B))
 	poison(mem.B)
+	p.inUse.Add(-1 << class)
 	if class < keepClass {
-		p.lend(class, mem)
+		p.classes[class].Put(mem)
 	} else {
 		p.keep(class, mem)
 	}
-	p.inUse.Add(-1 << class)
 }
 
-// keep puts mem into the free list. Where that is full, the class with the most idle bytes makes room: sizes change as a link
-// catches up, and what was kept for the old ones must not stay for ever.
+// keep puts mem into the free list. Where the limit is reached, the class with the most idle bytes makes room: sizes
+// change as a link catches up, and what was kept for the old ones must not stay for ever.
 func (p *Pool) keep(class int, mem *bytebufferpool.ByteBuffer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.idle+1<<class > p.limit {
-		most := class
-		for c := range p.free {
-			if len(p.free[c])<<c > len(p.free[most])<<most {
-				most = c
-			}
-		}
-		if most == class {
-			p.lend(class, mem)
-			return
-		}
-		p.lend(most, p.popLocked(most))
-	}
 	p.free[class] = append(p.free[class], mem)
 	p.idle += 1 << class
-}
-
-// lend gives mem to the class's bytebufferpool, which the garbage collector empties.
-func (p *Pool) lend(class int, mem *bytebufferpool.ByteBuffer) {
-	if class <= lentClass {
-		p.classes[class].Put(mem)
-	}
+	p.makeRoomLocked()
 }

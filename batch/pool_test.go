@@ -97,6 +97,11 @@ func TestPoolLimit(t *testing.T) {
 	if idle(4*mib) != 4*mib || pool.Free() != 4*mib {
 		t.Errorf("%d bytes free in 4 MiB, %d in all", idle(4*mib), pool.Free())
 	}
+	if held := hold(2 * mib); pool.InUse()+pool.Free() > 4*mib {
+		t.Errorf("%d bytes in use, %d idle: over the limit", pool.InUse(), pool.Free())
+	} else {
+		release(held)
+	}
 	release(hold(8 * mib)) // fits never
 	if idle(8*mib) != 0 || pool.Free() > 4*mib {
 		t.Errorf("%d bytes free in 8 MiB, %d in all", idle(8*mib), pool.Free())
@@ -109,12 +114,12 @@ func TestPoolLimit(t *testing.T) {
 
 // TestPoolCalibration lets bytebufferpool calibrate itself, which it does every 42,000 returns: a class must go on keeping its own size.
 func TestPoolCalibration(t *testing.T) {
-	for class := minClass; class <= lentClass; class++ {
+	for class := minClass; class < keepClass; class++ {
 		pool := NewPool(0)
 		mem := &bytebufferpool.ByteBuffer{B: make([]byte, 1<<class)}
 		for range 42_002 {
 			mem.B = mem.B[:cap(mem.B)]
-			pool.lend(class, mem)
+			pool.classes[class].Put(mem)
 			pool.classes[class].Get()
 		}
 		if fresh := pool.classes[class].Get(); cap(fresh.B) != 1<<class {

@@ -63,7 +63,7 @@ func New(cfg Config, opts Options, log *slog.Logger) (*Pipeline, error) {
 	}
 	p := &Pipeline{cfg: cfg, opts: opts, log: log, clusters: make(map[string]*cluster.Cluster), sinks: make(map[string]*sink.Sink),
 		sources: make(map[sourceKey]*source.Source), tuning: tuning.Default(cfg.MemoryBytes), started: time.Now(),
-		credit: source.NewCredit(cfg.MemoryBytes), pool: batch.NewPool(cfg.MemoryBytes / 4)}
+		credit: source.NewCredit(cfg.MemoryBytes), pool: batch.NewPool(cfg.MemoryBytes)}
 	p.stopping, p.stop = context.WithCancel(context.Background())
 	if opts.Tuning != nil {
 		p.tuning = *opts.Tuning

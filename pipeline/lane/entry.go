@@ -1,6 +1,10 @@
 package lane
 
-import "kferry/batch"
+import (
+	"sync"
+
+	"kferry/batch"
+)
 
 // Entry is a batch with its place: numbered, patched, on its way to the target. The lane owns it; a sink borrows it from
 // Send until its Completion and reads Batch.Payload and Header.
@@ -27,8 +31,11 @@ type window struct {
 	head int
 	size int
 	sent int
-	free []*Entry // finished entries, used again
+	free []*Entry // finished entries, used again; what is too much for a quiet lane goes to spares
 }
+
+// spares are finished entries of all lanes.
+var spares = sync.Pool{New: func() any { return new(Entry) }}
 
 func (w *window) at(i int) *Entry { return w.ring[(w.head+i)&(len(w.ring)-1)] }
 
@@ -45,7 +52,7 @@ func (w *window) push() *Entry {
 	if n := len(w.free); n > 0 {
 		e, w.free = w.free[n-1], w.free[:n-1]
 	} else {
-		e = new(Entry)
+		e = spares.Get().(*Entry)
 	}
 	w.ring[(w.head+w.size)&(len(w.ring)-1)] = e
 	w.size++
@@ -62,10 +69,10 @@ func (w *window) pop() {
 	if w.sent > 0 {
 		w.sent--
 	}
-	w.free = append(w.free, e) // no more than the ring has places
-	if w.size == 0 && len(w.free) > 8 {
-		clear(w.free[8:]) // ten thousand lanes that once were busy
-		w.free = w.free[:8]
+	if len(w.free) < 8 {
+		w.free = append(w.free, e)
+	} else {
+		spares.Put(e) // ten thousand lanes that once were busy
 	}
 }
 

@@ -13,11 +13,14 @@ type Credit struct {
 	free    *semaphore.Weighted
 	used    atomic.Int64
 	waiting atomic.Int64
+	back    func(n int) // Return, made once
 }
 
 // NewCredit gives limit bytes of credit.
 func NewCredit(limit int64) *Credit {
-	return &Credit{limit: limit, free: semaphore.NewWeighted(limit)}
+	c := &Credit{limit: limit, free: semaphore.NewWeighted(limit)}
+	c.back = func(n int) { c.Return(int64(n)) }
+	return c
 }
 
 // Reserve takes n bytes, or all there are if n is more, and blocks until they are free. It returns what it took.

@@ -212,6 +212,10 @@ func (f *fetcher) own(buf *batch.Buf, reserved int64) {
 	reserved += credit.More(need - reserved)
 	need = min(need, reserved)
 	credit.Return(reserved - need)
+	if need == int64(buf.Cap()) {
+		buf.SetRelease(credit.back) // without an allocation
+		return
+	}
 	buf.SetRelease(func(int) { credit.Return(need) })
 }
 
