@@ -2,9 +2,15 @@ package tuning
 
 import "time"
 
+// enoughRate is what one fetch connection is sized for at most, in bytes per second: 4 Gbit/s.
+const enoughRate = 512 << 20
+
 // FetchSizer finds how many bytes a fetch should ask for, from what fetches show: how long the first byte takes to come and
 // how fast the rest follows. Enough is asked for that the bytes of one response cover the gap before the next one, with two
 // connections in turn; more would only hold memory and leave the processor's cache. It needs no probing.
+//
+// On a short path the rate is that of memory, and a gap of a few milliseconds is the broker's work, not the path: to cover it
+// would take responses that no cache holds. So no connection is sized for more than enoughRate.
 type FetchSizer struct {
 	Min, Max int // bytes
 
@@ -40,6 +46,6 @@ func (s *FetchSizer) Bytes() int {
 		transfer += s.transfers[i]
 		gap = min(gap, s.gaps[i])
 	}
-	rate := float64(size) / transfer.Seconds()
+	rate := min(float64(size)/transfer.Seconds(), enoughRate)
 	return int(min(max(1.25*rate*gap.Seconds(), float64(s.Min)), float64(s.Max)))
 }

@@ -25,6 +25,8 @@ func TestFetchSizer(t *testing.T) {
 		min, max int
 	}{
 		{"loopback", 2e9, 200 * time.Microsecond, mib, mib},
+		{"loopback with a busy broker", 3e9, 1500 * time.Microsecond, mib, mib},
+		{"10 Gbit/s, 10 ms: two connections carry it", 1250e6, 10 * time.Millisecond, 6_700_000, 6_720_000},
 		{"400 Mbit/s, 100 ms", 50e6, 100 * time.Millisecond, 6_000_000, 6_500_000},
 		{"1 Gbit/s, 100 ms", 125e6, 100 * time.Millisecond, 15_500_000, 15_800_000},
 		{"10 Gbit/s, 300 ms: the limit", 1250e6, 300 * time.Millisecond, 32 * mib, 32 * mib},
