@@ -21,6 +21,7 @@ import (
 type Options struct {
 	UntilCaughtUp bool          // end once every lane has reached the end that its log had at the start
 	Grace         time.Duration // how long a stop may take: for what is in flight, and the rest to store where it got to; 0: 30 s
+	LimitHeap     bool          // set the runtime's memory limit by Config.MemoryBytes; for a process of one pipeline
 	Tuning        *tuning.Decision
 }
 
@@ -65,6 +66,7 @@ func New(cfg Config, opts Options, log *slog.Logger) (*Pipeline, error) {
 		sources: make(map[sourceKey]*source.Source), tuning: tuning.Default(cfg.MemoryBytes), started: time.Now(),
 		credit: source.NewCredit(cfg.MemoryBytes), pool: batch.NewPool(cfg.MemoryBytes)}
 	p.stopping, p.stop = context.WithCancel(context.Background())
+	p.limitHeap(0)
 	if opts.Tuning != nil {
 		p.tuning = *opts.Tuning
 	}

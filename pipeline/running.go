@@ -63,6 +63,7 @@ func (l *Link) start(ctx context.Context, fresh []*running) error {
 		}
 		l.launch(s, m)
 	}
+	l.p.limitHeap(l.laneCount())
 	return l.blame(failed)
 }
 

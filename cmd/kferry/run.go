@@ -45,7 +45,7 @@ func runCommand() *cobra.Command {
 				}
 				defer end()
 			}
-			p, err := pipeline.New(cfg, pipeline.Options{UntilCaughtUp: caughtUp}, log)
+			p, err := pipeline.New(cfg, pipeline.Options{UntilCaughtUp: caughtUp, LimitHeap: true}, log)
 			if err != nil {
 				return err
 			}

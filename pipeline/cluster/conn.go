@@ -39,7 +39,7 @@ type Conn struct {
 
 	// The reader's.
 	in    *bufio.Reader
-	low   lowWater
+	low   *lowWater
 	frame [4]byte
 	last  time.Time // when the answer before was complete
 }

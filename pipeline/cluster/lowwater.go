@@ -19,23 +19,26 @@ const (
 type lowWater struct {
 	raw  syscall.RawConn // nil: left alone, as under TLS, where bytes of the body are not bytes of the socket
 	mark int             // what is set; 0 and 1 are the kernel's default
+	set  func(fd uintptr)
 }
 
-func newLowWater(nc net.Conn) lowWater {
+func newLowWater(nc net.Conn) *lowWater {
 	tcp, ok := nc.(*net.TCPConn)
 	if !ok {
-		return lowWater{}
+		return new(lowWater)
 	}
 	raw, err := tcp.SyscallConn()
 	if err != nil {
-		return lowWater{}
+		return new(lowWater)
 	}
-	return lowWater{raw: raw}
+	l := &lowWater{raw: raw}
+	l.set = func(fd uintptr) { setLowWater(int(fd), l.mark) } // made once
+	return l
 }
 
 // want tells that the reader still wants n bytes of the socket; 0 for the end of a body.
 func (l *lowWater) want(n int) {
-	if l.raw == nil {
+	if l == nil || l.raw == nil {
 		return
 	}
 	mark := min(n, lowWaterBytes)
@@ -46,5 +49,5 @@ func (l *lowWater) want(n int) {
 		return
 	}
 	l.mark = mark
-	setLowWater(l.raw, mark)
+	l.raw.Control(l.set) //nolint:errcheck // without it we are woken more often, that is all
 }

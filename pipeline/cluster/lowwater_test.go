@@ -11,7 +11,7 @@ import (
 func TestLowWater(t *testing.T) {
 	raw, theirs := loopback(t)
 	c := wireOver(t, raw, raw, theirs, ConnOptions{RequestTimeout: 20 * time.Second})
-	if c.low.raw == nil {
+	if c.low == nil || c.low.raw == nil {
 		t.Fatal("the socket's low-water mark is left alone")
 	}
 	var sizes []int

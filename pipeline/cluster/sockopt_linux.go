@@ -22,8 +22,6 @@ func control(_, _ string, raw syscall.RawConn) error {
 }
 
 // setLowWater lets a socket become readable only with n bytes in it, or at its end (SO_RCVLOWAT).
-func setLowWater(raw syscall.RawConn, n int) {
-	raw.Control(func(fd uintptr) { //nolint:errcheck // without it we are woken more often, that is all
-		unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, n) //nolint:errcheck
-	})
+func setLowWater(fd, n int) {
+	unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, n) //nolint:errcheck // see want
 }

@@ -8,4 +8,4 @@ import "syscall"
 func control(_, _ string, _ syscall.RawConn) error { return nil }
 
 // setLowWater does nothing where the socket option is not known to work: the reader is woken more often.
-func setLowWater(syscall.RawConn, int) {}
+func setLowWater(int, int) {}

@@ -337,7 +337,7 @@ func (l *Lane) act(ctx context.Context, a Action) {
 		cp.Clean = false // what is sent next is not covered by it
 		l.wg.Go(func() { l.store(ctx, cp) })
 	case Recode:
-		ctx := l.questions(ctx)
+		a, ctx := a, l.questions(ctx) // a copy, so that no other action moves to the heap
 		l.wg.Go(func() { l.recode(ctx, a) })
 	case Report:
 		l.report(a)

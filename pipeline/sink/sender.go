@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -359,8 +360,7 @@ func (s *sender) land(resp cluster.Response) (throttle time.Duration, refresh bo
 	if throttle > 0 {
 		s.pauseUntil = time.Now().Add(min(throttle, mostThrottle))
 	}
-	s.flying[0] = nil
-	s.flying = s.flying[1:]
+	s.flying = slices.Delete(s.flying, 0, 1) // few: cheaper to move than to make the array anew
 	s.flyingByte -= f.bytes
 	clear(f.items)
 	f.items, f.bytes, f.unsent = f.items[:0], 0, false
