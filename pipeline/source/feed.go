@@ -168,6 +168,7 @@ func (f *feed) joinLocked() {
 	into.maxBytes = max(into.maxBytes, f.maxBytes)
 	into.read = into.read || f.read
 	into.grace.used = max(into.grace.used, f.grace.used)
+	into.wantedLocked(was)
 	for _, c := range members {
 		c.feed = into
 		if c.moved {
@@ -176,7 +177,6 @@ func (f *feed) joinLocked() {
 			into.hurryLocked()
 		}
 	}
-	into.wantedLocked(was)
 }
 
 // meetLocked counts the batches up to the first place where another feed stands and asks: from there on it reads for both.

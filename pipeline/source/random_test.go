@@ -60,6 +60,7 @@ func TestRandomOperations(t *testing.T) {
 			for range 600 {
 				n := random.IntN(len(taps))
 				x, i := taps[n], of(n)
+				r.source.consistent(t)
 				switch random.IntN(13) {
 				case 0, 1, 2:
 					x.cursor.Ask()

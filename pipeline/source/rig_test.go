@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -129,6 +130,44 @@ func startIn(t testing.TB, rack string, opts Options, fakeOpts ...kfake.Opt) *ri
 		}
 	})
 	return r
+}
+
+// consistent checks what is counted, and that no session would hold a partition twice.
+func (s *Source) consistent(t testing.TB) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.readers {
+		for _, f := range slices.Concat(r.quiet, r.backlog) {
+			asking, parts := 0, make(map[*partition]bool)
+			for x := range f.feeds {
+				if x.wantsLocked() {
+					asking++
+				}
+				if x.fetcher != f || parts[x.part] || !slices.Contains(x.part.feeds, x) {
+					t.Errorf("broker %d: a feed of %v is not where it should be, or twice", f.broker, x.part.partitionKey)
+				}
+				parts[x.part] = true
+			}
+			if f.asking != asking {
+				t.Errorf("broker %d: %d feeds ask, %d are counted", f.broker, asking, f.asking)
+			}
+		}
+	}
+	for _, p := range s.partitions {
+		members := 0
+		for _, f := range p.feeds {
+			members += len(f.members)
+			for _, c := range f.members {
+				if c.feed != f {
+					t.Errorf("%v: a cursor is a member of another feed", p.partitionKey)
+				}
+			}
+		}
+		if members != len(p.cursors) {
+			t.Errorf("%v: %d members, %d cursors", p.partitionKey, members, len(p.cursors))
+		}
+	}
 }
 
 // tap is a lane that checks what it is given and lets go of it.

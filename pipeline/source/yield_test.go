@@ -75,3 +75,16 @@ func TestYieldEnds(t *testing.T) {
 		}
 	}
 }
+
+// Who moves to where one waits for him ends the waiting.
+func TestMoveToWhoYields(t *testing.T) {
+	b, y := apart(t)
+	b.source.mu.Lock()
+	b.two.quiet = true
+	b.source.mu.Unlock()
+	b.x.cursor.Ask()
+	b.x.moveTo(6)
+	if f := y.cursor.feed; b.x.cursor.feed != f || f.fetcher != nil || !f.wantsLocked() || b.two.asking != 0 {
+		t.Errorf("%d ask, %+v", b.two.asking, f)
+	}
+}
