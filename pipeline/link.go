@@ -132,11 +132,17 @@ func (l *Link) run(ctx context.Context) error {
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var background sync.WaitGroup
-	background.Go(func() { l.store.Run(inner) })
+	background.Go(func() {
+		cluster.StageState.Enter()
+		l.store.Run(inner)
+	})
 	var marking sync.WaitGroup
 	marks, stopMarks := context.WithCancel(inner)
 	defer stopMarks()
-	marking.Go(func() { l.mark(marks) })
+	marking.Go(func() {
+		cluster.StageState.Enter()
+		l.mark(marks)
+	})
 
 	var job *job
 	l.setPhase("running")

@@ -47,7 +47,9 @@ func (l *Link) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	cluster.StageState.Enter() // its clients' goroutines, too
 	store, err := state.Open(ctx, state.Options{NewClient: l.to.NewClient, Alias: l.cfg.From, ClusterID: fromID, FlushEvery: 700 * time.Millisecond, Log: l.log})
+	cluster.StageControl.Enter()
 	if err != nil {
 		return err
 	}

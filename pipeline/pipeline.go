@@ -65,6 +65,7 @@ func New(cfg Config, opts Options, log *slog.Logger) (*Pipeline, error) {
 	p := &Pipeline{cfg: cfg, opts: opts, log: log, clusters: make(map[string]*cluster.Cluster), sinks: make(map[string]*sink.Sink),
 		sources: make(map[sourceKey]*source.Source), tuning: tuning.Default(cfg.MemoryBytes), started: time.Now(),
 		credit: source.NewCredit(cfg.MemoryBytes), pool: batch.NewPool(cfg.MemoryBytes)}
+	cluster.StageControl.Enter() // what franz-go starts for its clients inherits it
 	p.stopping, p.stop = context.WithCancel(context.Background())
 	p.limitHeap(0)
 	if opts.Tuning != nil {
@@ -136,6 +137,7 @@ func (p *Pipeline) Stop() { p.stop() }
 // not stored is copied again or looked for at the next start. An error ends all links: a cluster that refuses us for good
 // (cluster.Fatal), ErrRefused, a *Stuck in job mode.
 func (p *Pipeline) Run(ctx context.Context) error {
+	cluster.StageControl.Enter()
 	// Three rings: the server outlives the links, the connections outlive the lanes that use them.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"kferry/batch"
+	"kferry/pipeline/cluster"
 )
 
 // Cursor is the lane's place on the source. Its calls do not block.
@@ -184,6 +185,7 @@ func (l *Lane) Park(r Reason, detail string) {
 //
 // What it does is in methods of its own, so that the many lanes that wait have small stacks.
 func (l *Lane) Run(ctx context.Context) {
+	cluster.StageLane.Enter()
 	done := ctx.Done()
 	for l.do(ctx, time.Now()) {
 		if l.wait(done) {
@@ -369,6 +371,7 @@ func (l *Lane) report(a Action) {
 }
 
 func (l *Lane) look(ctx context.Context, id batch.Identity, at Position, scan bool) {
+	cluster.StageControl.Enter()
 	r, err := l.sink.Look(ctx, id, at, scan)
 	l.event(func(now time.Time) {
 		if err != nil {
@@ -380,6 +383,7 @@ func (l *Lane) look(ctx context.Context, id batch.Identity, at Position, scan bo
 }
 
 func (l *Lane) bounds(ctx context.Context) {
+	cluster.StageControl.Enter()
 	start, end, err := l.cursor.Bounds(ctx)
 	l.event(func(now time.Time) {
 		if err != nil {
@@ -392,6 +396,7 @@ func (l *Lane) bounds(ctx context.Context) {
 
 // store repeats until the checkpoint stands: nothing is sent before.
 func (l *Lane) store(ctx context.Context, cp Checkpoint) {
+	cluster.StageState.Enter()
 	for ctx.Err() == nil {
 		err := l.save(ctx, cp)
 		if err == nil {

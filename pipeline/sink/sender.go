@@ -73,6 +73,7 @@ func (s *sender) signal() {
 
 // run connects whenever there is something to send, until ctx ends. Then every stream is dead and every entry answered.
 func (s *sender) run(ctx context.Context) {
+	cluster.StageSink.Enter()
 	attempt := 0
 	for s.wait(ctx) {
 		conn, err := s.sink.cluster.DialWith(ctx, s.broker, cluster.ConnOptions{

@@ -88,6 +88,7 @@ func (f *fetcher) has(p *partition) bool {
 
 // run connects while feeds ask, until ctx ends.
 func (f *fetcher) run(ctx context.Context) {
+	cluster.StageSource.Enter()
 	attempt := 0
 	for f.wait(ctx) {
 		served := false
