@@ -30,6 +30,9 @@ func (l *Link) follow(ctx context.Context, j **job) error {
 		case <-refresh.C:
 			wait := l.cfg.Refresh
 			if err := l.sync(ctx, !synced); err == nil {
+				if !synced {
+					l.p.tidy()
+				}
 				synced = true
 			} else if ctx.Err() == nil && l.p.stopping.Err() == nil {
 				if errors.Is(err, ErrRefused) || cluster.Fatal(err) {

@@ -126,6 +126,11 @@ func (l *Link) run(ctx context.Context) error {
 	defer l.store.Close()
 	l.life, l.endLanes = context.WithCancel(context.Background())
 	defer l.endLanes()
+	defer context.AfterFunc(l.life, func() {
+		for _, r := range l.running() {
+			r.lane.Abort()
+		}
+	})()
 	defer context.AfterFunc(ctx, l.store.Close)() // franz-go would wait for the answers to what it has written
 
 	// The store outlives the lanes: it keeps where they end.

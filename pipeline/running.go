@@ -103,7 +103,7 @@ func (l *Link) launch(s *laneStart, m *lane.Machine) {
 	l.lanes[r.key] = r
 	l.byName[place(r.key.Topic, r.key.Partition)] = r.key
 	l.mu.Unlock()
-	l.wg.Go(func() { r.lane.Run(l.life) })
+	r.lane.Start(l.life, &l.wg)
 }
 
 // running lists the lanes in no order.
@@ -117,14 +117,24 @@ func (l *Link) running() []*running {
 	return all
 }
 
+// retireEvery is how often lanes are told that they need no goroutine while nothing happens.
+const retireEvery = 5 * time.Second
+
 // mark hands positions to the store, so that a change is stored within a second.
 func (l *Link) mark(ctx context.Context) {
 	tick := time.NewTicker(150 * time.Millisecond)
 	defer tick.Stop()
+	retire := time.NewTicker(retireEvery)
+	defer retire.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-retire.C:
+			for _, r := range l.running() {
+				r.lane.Retire()
+			}
+			continue
 		case <-tick.C:
 		}
 		l.mu.Lock()

@@ -29,7 +29,7 @@ func TestStages(t *testing.T) {
 	of := stages(t)
 	for within, want := range map[string]string{
 		"source.(*fetcher).run":  "source",
-		"lane.(*Lane).Run":       "lane",
+		"lane.(*Lane).work":      "lane",
 		"sink.(*sender).run":     "sink",
 		"sink.(*sender).receive": "sink",
 		"state.(*Store).Run":     "state",

@@ -12,6 +12,7 @@ type Stage struct{ labels context.Context }
 var (
 	StageSource  = stage("source")
 	StageLane    = stage("lane")
+	StageRecode  = stage("recode")
 	StageSink    = stage("sink")
 	StageState   = stage("state")
 	StageControl = stage("control")

@@ -3,7 +3,6 @@ package lane
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -66,7 +65,7 @@ type Status struct {
 	CaughtUp               time.Time // when the position last was the source's end; zero for never
 }
 
-// Lane is the shell around a Machine: one goroutine. Deliver may be called from the source's goroutines.
+// Lane is the shell around a Machine: one goroutine while there is work. Deliver may be called from the source's goroutines.
 type Lane struct {
 	machine *Machine
 	cursor  Cursor
@@ -82,6 +81,10 @@ type Lane struct {
 	asking context.Context // of questions to others; nil before the first
 	hangUp context.CancelFunc
 	wg     sync.WaitGroup
+	timer  *time.Timer // of the machine's deadline
+
+	ctx     context.Context
+	started *sync.WaitGroup // nil before Start
 
 	mu     sync.Mutex
 	status Status // published after every wake
@@ -89,90 +92,15 @@ type Lane struct {
 	notify func()
 }
 
-// mailbox is where others leave letters for the lane.
-type mailbox struct {
-	wake chan struct{}
-
-	mu sync.Mutex // guards what follows
-	letters
-	closed bool // the lane is gone: batches are released at once
-}
-
-// letters is what came in. Deliveries are bounded by the source's credit, completions by the depth.
-type letters struct {
-	deliveries  []Delivery
-	batches     []batch.Batch // of all deliveries, in their order
-	completions []Completion
-	events      []func(time.Time)
-}
-
-// reset empties the letters and keeps their arrays, unless a burst has left them large.
-func (m *letters) reset() {
-	const most = 256
-	clear(m.deliveries)
-	clear(m.batches)
-	clear(m.completions)
-	clear(m.events)
-	m.deliveries, m.batches = m.deliveries[:0], m.batches[:0]
-	m.completions, m.events = m.completions[:0], m.events[:0]
-	if cap(m.batches) > most {
-		m.batches = nil
-	}
-}
-
-// New makes a lane around m. save stores a checkpoint durably before it returns. Run starts it.
+// New makes a lane around m. save stores a checkpoint durably before it returns. Start begins.
 func New(m *Machine, cursor Cursor, sink Sink, recoder Recoder, save func(context.Context, Checkpoint) error, log *slog.Logger) *Lane {
 	l := &Lane{machine: m, cursor: cursor, sink: sink, recoder: recoder, save: save, log: log}
-	l.in.wake = make(chan struct{}, 1)
+	l.in.come.L = &l.in.mu
 	m.status(&l.status) // not published: where a lane begins is no move, and Notify is still to come
 	return l
 }
 
-func (b *mailbox) signal() {
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
-}
-
-// Deliver takes one response's part. The batches' references move to the lane; the slices are only borrowed.
-func (l *Lane) Deliver(d Delivery) {
-	b := &l.in
-	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
-		for _, x := range d.Batches {
-			x.Release()
-		}
-		return
-	}
-	// The slice headers move to our own array: the count is kept by its length, the place is found again in drain.
-	b.batches = append(b.batches, d.Batches...)
-	d.Batches = d.Batches[:len(d.Batches):len(d.Batches)]
-	if len(d.Aborted) > 0 {
-		d.Aborted = slices.Clone(d.Aborted)
-	}
-	b.deliveries = append(b.deliveries, d)
-	b.mu.Unlock()
-	b.signal()
-}
-
-// complete takes the sink's answer.
-func (l *Lane) complete(c Completion) {
-	l.in.mu.Lock()
-	l.in.completions = append(l.in.completions, c)
-	l.in.mu.Unlock()
-	l.in.signal()
-}
-
-func (l *Lane) event(f func(time.Time)) {
-	l.in.mu.Lock()
-	l.in.events = append(l.in.events, f)
-	l.in.mu.Unlock()
-	l.in.signal()
-}
-
-// Stop asks the lane to hand over: what is in flight finishes, nothing new is sent, Run returns.
+// Stop asks the lane to hand over: what is in flight finishes, nothing new is sent, the lane ends.
 func (l *Lane) Stop() { l.event(l.machine.Stop) }
 
 // Park stops the lane for a reason that was found outside of it.
@@ -180,38 +108,31 @@ func (l *Lane) Park(r Reason, detail string) {
 	l.event(func(now time.Time) { l.machine.Park(r, detail, now) })
 }
 
-// Run moves batches until Stop has been carried out, or ctx ends; then it gives back all it holds, once the sink has
-// answered for all it borrows. It closes the cursor.
-//
-// What it does is in methods of its own, so that the many lanes that wait have small stacks.
-func (l *Lane) Run(ctx context.Context) {
-	cluster.StageLane.Enter()
-	done := ctx.Done()
-	for l.do(ctx, time.Now()) {
-		if l.wait(done) {
-			done = nil
-			l.machine.Abort(time.Now())
-		}
-		l.takeMail(time.Now())
-	}
-	l.end()
+// Start begins the work, in goroutines of wg, which also waits for the lane's end: that comes when Stop has been carried out, or after
+// Abort; then the lane has given back all it held, once the sink has answered for all it borrowed, and its cursor is closed. What is
+// asked of others is asked under ctx. There is a goroutine as long as there is work, see Retire.
+func (l *Lane) Start(ctx context.Context, wg *sync.WaitGroup) {
+	wg.Add(1) // for the lane itself: it lives on without a goroutine
+	l.in.mu.Lock()
+	l.ctx, l.started = ctx, wg
+	l.posted()
 }
 
-// wait blocks until there is mail or the machine wants the time. It says whether done ended the wait.
-func (l *Lane) wait(done <-chan struct{}) (ended bool) {
-	var expired <-chan time.Time // without a deadline there is no timer: ten thousand quiet lanes have none
-	if d := l.machine.Deadline(); !d.IsZero() {
-		timer := time.NewTimer(max(0, time.Until(d)))
-		defer timer.Stop()
-		expired = timer.C
+// work does what there is to do until the lane ends, or retires. What it calls is in methods of its own, so that lanes that wait have small
+// stacks.
+func (l *Lane) work() {
+	cluster.StageLane.Enter()
+	for {
+		l.takeMail(time.Now())
+		if !l.do(l.ctx, time.Now()) {
+			l.end()
+			l.started.Done()
+			return
+		}
+		if !l.wait() {
+			return
+		}
 	}
-	select {
-	case <-l.in.wake:
-	case <-expired:
-	case <-done:
-		return true
-	}
-	return false
 }
 
 // takeMail gives the machine what has come in, acks first.
@@ -219,7 +140,12 @@ func (l *Lane) takeMail(now time.Time) {
 	in, mail := &l.in, &l.mail
 	in.mu.Lock()
 	in.letters, *mail = *mail, in.letters
+	abort := in.abort
+	in.abort = false
 	in.mu.Unlock()
+	if abort {
+		l.machine.Abort(now)
+	}
 	for i := range mail.completions {
 		l.machine.Complete(mail.completions[i], now)
 	}
@@ -242,6 +168,9 @@ func (l *Lane) takeMail(now time.Time) {
 func (l *Lane) end() {
 	if l.hangUp != nil {
 		l.hangUp()
+	}
+	if l.timer != nil {
+		l.timer.Stop()
 	}
 	l.wg.Wait()
 	l.cursor.Close()
@@ -352,6 +281,7 @@ func (l *Lane) SetRules(r Rules) {
 }
 
 func (l *Lane) recode(ctx context.Context, a Action) {
+	cluster.StageRecode.Enter()
 	parts, err := l.recoder.Recode(ctx, a.Batch, a.Plan)
 	a.Batch.Release()
 	l.event(func(now time.Time) { l.machine.Recoded(a.Ticket, parts, err, now) })
@@ -428,7 +358,7 @@ func (l *Lane) publish(now time.Time) {
 }
 
 // Notify lets f be called, from the lane's goroutine, when the position changes for the first time since Moved. It is set
-// before Run.
+// before Start.
 func (l *Lane) Notify(f func()) { l.notify = f }
 
 // Moved returns the position if it has changed since the last call.

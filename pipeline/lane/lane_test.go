@@ -276,9 +276,13 @@ func newRig(t *testing.T, n int, opts Options, target *target) *rig {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	r.wg.Go(r.source.run)
+	var lane sync.WaitGroup
+	r.Start(ctx, &lane)
+	abort := context.AfterFunc(ctx, r.Abort)
 	r.wg.Go(func() {
 		defer close(r.ended)
-		r.Run(ctx)
+		lane.Wait()
+		abort()
 	})
 	return r
 }

@@ -169,6 +169,9 @@ func (f *fetcher) serve(ctx context.Context, conn *cluster.Conn) (served bool, e
 			f.source.credit.Return(reserved)
 			return served, err
 		}
+		if cap(f.body) > largeRequest { // a full request of thousands of partitions, which comes once in a session
+			f.body, f.request = nil, kmsg.FetchRequest{}
+		}
 		resp, err := conn.Read()
 		if err != nil {
 			f.source.credit.Return(reserved)
@@ -189,6 +192,9 @@ func (f *fetcher) serve(ctx context.Context, conn *cluster.Conn) (served bool, e
 	}
 	return served, context.Cause(ctx)
 }
+
+// largeRequest is what a request may keep of memory for the next one, in bytes.
+const largeRequest = 32 << 10
 
 // answerTime is how long a broker may be silent, beyond what a fetch lets it wait.
 const answerTime = 30 * time.Second
