@@ -32,9 +32,11 @@ type Conn struct {
 	// The writer's.
 	clientID string
 	corr     int32
-	head     []byte
-	vecs     net.Buffers   // the copy that WriteTo may eat, and
+	head     []byte        // of the requests in vecs
+	vecs     net.Buffers   // what the next Flush writes; its slices are a copy that WriteTo may eat, and
 	rest     net.Buffers   // what it has not eaten yet
+	size     int           // bytes in vecs
+	key      int16         // of the last request in vecs
 	records  *bufio.Writer // under TLS: joins small pieces into full records
 
 	// The reader's.
@@ -109,15 +111,24 @@ func (c *Conn) Broker() int32 { return c.peer.broker }
 // String names the peer: alias, broker and address.
 func (c *Conn) String() string { return c.peer.String() }
 
-// Write sends one request: the frame and header are put before body, which is borrowed until Write returns and not changed. It
-// blocks while MaxOutstanding requests are in flight. version must be one that Version allows. It returns the correlation id
-// that the Response will carry. An error that wraps ErrNotSent leaves this request out of doubt.
+// Write sends one request: Append and Flush.
 func (c *Conn) Write(key, version int16, body net.Buffers) (corr int32, err error) {
+	if corr, err = c.Append(key, version, body); err != nil {
+		return 0, err
+	}
+	return corr, c.Flush()
+}
+
+// Append puts a request behind those that the next Flush sends together. The frame and header are put before body, which is
+// borrowed until Flush returns and not changed. It blocks while MaxOutstanding requests are in flight, those that wait for Flush
+// among them. version must be one that Version allows. It returns the correlation id that the Response will carry. After an error,
+// which wraps ErrNotSent, what was appended before must not be flushed: close the connection.
+func (c *Conn) Append(key, version int16, body net.Buffers) (corr int32, err error) {
 	flexible, ok := c.versions.flexible(key, version)
 	if !ok {
 		return 0, fmt.Errorf("write %s v%d to %s: %w: %w", kmsg.NameForKey(key), version, c.peer, ErrNotSent, ErrUnsupported)
 	}
-	size := c.header(key, version, flexible, body)
+	head, size := c.header(key, version, flexible, body)
 	if size > maxRequestBytes {
 		return 0, fmt.Errorf("write %s of %d bytes to %s: %w: more than the %d a broker takes", kmsg.NameForKey(key), size, c.peer, ErrNotSent, maxRequestBytes)
 	}
@@ -128,23 +139,36 @@ func (c *Conn) Write(key, version int16, body net.Buffers) (corr int32, err erro
 	case <-c.dead:
 		return 0, fmt.Errorf("write %s to %s: %w: %w", kmsg.NameForKey(key), c.peer, ErrNotSent, c.cause())
 	}
-	p.sent = time.Now()
-	deadline := p.sent.Add(c.opts.RequestTimeout + slowest(size))
-	if err := c.arm(c.nc.SetWriteDeadline, deadline); err != nil {
-		return 0, fmt.Errorf("write %s to %s: %w: %w", kmsg.NameForKey(key), c.peer, ErrNotSent, err)
-	}
-	if n, err := c.send(body); err != nil {
-		if n == 0 {
-			err = fmt.Errorf("%w: %w", ErrNotSent, err)
-		}
-		return 0, c.fail(fmt.Errorf("write %s to %s: %w", kmsg.NameForKey(key), c.peer, timely(err)))
-	}
+	c.vecs = append(append(c.vecs, head), body...)
+	c.size += size
+	c.key = key
 	return p.corr, nil
 }
 
-// header writes frame and request header (v1, or v2 where flexible) into c.head and returns the frame's size.
-func (c *Conn) header(key, version int16, flexible bool, body net.Buffers) int {
-	h := append(c.head[:0], 0, 0, 0, 0)
+// Flush sends what was appended, in one piece where the kernel takes it. An error that wraps ErrNotSent leaves all of it out of
+// doubt.
+func (c *Conn) Flush() error {
+	deadline := time.Now().Add(c.opts.RequestTimeout + slowest(c.size))
+	if err := c.arm(c.nc.SetWriteDeadline, deadline); err != nil {
+		return fmt.Errorf("write %s to %s: %w: %w", kmsg.NameForKey(c.key), c.peer, ErrNotSent, err)
+	}
+	if n, err := c.send(); err != nil {
+		if n == 0 {
+			err = fmt.Errorf("%w: %w", ErrNotSent, err)
+		}
+		return c.fail(fmt.Errorf("write %s to %s: %w", kmsg.NameForKey(c.key), c.peer, timely(err)))
+	}
+	return nil
+}
+
+// header appends frame and request header (v1, or v2 where flexible) to c.head; it returns them and the frame's size. Where c.head
+// moves as it grows, older headers stay where they were.
+func (c *Conn) header(key, version int16, flexible bool, body net.Buffers) (head []byte, size int) {
+	if len(c.vecs) == 0 {
+		c.head = c.head[:0]
+	}
+	from := len(c.head)
+	h := append(c.head, 0, 0, 0, 0)
 	h = binary.BigEndian.AppendUint16(h, uint16(key))
 	h = binary.BigEndian.AppendUint16(h, uint16(version))
 	h = binary.BigEndian.AppendUint32(h, uint32(c.corr))
@@ -154,32 +178,31 @@ func (c *Conn) header(key, version int16, flexible bool, body net.Buffers) int {
 		h = append(h, 0) // no tagged fields
 	}
 	c.head = h
-	size := len(h) - 4
+	head = h[from:len(h):len(h)]
+	size = len(head) - 4
 	for _, b := range body {
 		size += len(b)
 	}
-	binary.BigEndian.PutUint32(h, uint32(size))
-	return size
+	binary.BigEndian.PutUint32(head, uint32(size))
+	return head, size
 }
 
-// send writes c.head and body. It returns 0 bytes with an error only if surely none have left.
-func (c *Conn) send(body net.Buffers) (int64, error) {
+// send writes vecs. It returns 0 bytes with an error only if surely none have left.
+func (c *Conn) send() (int64, error) {
+	defer func() {
+		clear(c.vecs) // holds no released buffer alive
+		c.vecs, c.size = c.vecs[:0], 0
+	}()
 	if c.records != nil {
-		if _, err := c.records.Write(c.head); err != nil {
-			return 1, err
-		}
-		for _, b := range body {
+		for _, b := range c.vecs {
 			if _, err := c.records.Write(b); err != nil {
 				return 1, err
 			}
 		}
 		return 1, c.records.Flush()
 	}
-	c.vecs = append(append(c.vecs[:0], c.head), body...)
 	c.rest = c.vecs
-	n, err := c.rest.WriteTo(c.nc)
-	clear(c.vecs) // holds no released buffer alive
-	return n, err
+	return c.rest.WriteTo(c.nc)
 }
 
 // arm sets a deadline, unless the connection is dead: then it leaves the past one that fail has set.

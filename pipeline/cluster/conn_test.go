@@ -180,6 +180,36 @@ func TestMaxOutstanding(t *testing.T) {
 	})
 }
 
+// Requests that are flushed together arrive as if written one by one.
+func TestFlushTogether(t *testing.T) {
+	for _, count := range []int{1, 2, 50} { // with 50, the headers' memory has moved
+		c, theirs := wire(t, ConnOptions{})
+		arrived := make(chan []byte, count)
+		background(t, func() {
+			for range count {
+				arrived <- readFrame(theirs)
+			}
+		})
+		for i := range count {
+			if corr, err := c.Append(keyProduce, 8, net.Buffers{{byte(i)}, {1, 2}}); err != nil || corr != int32(i) {
+				t.Fatalf("request %d: correlation id %d, %v", i, corr, err)
+			}
+		}
+		if len(arrived) > 0 {
+			t.Fatal("a request left before Flush")
+		}
+		if err := c.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		for i := range count {
+			want := slices.Concat([]byte{0, keyProduce, 0, 8}, be32(int32(i)), []byte{0, 6}, []byte("kferry"), []byte{byte(i), 1, 2})
+			if got := <-arrived; !bytes.Equal(got, want) {
+				t.Fatalf("request %d of %d arrived as %x, want %x", i, count, got, want)
+			}
+		}
+	}
+}
+
 // A peer that does not take our bytes ends the connection, with the request in doubt.
 func TestStuckWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

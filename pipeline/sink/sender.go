@@ -179,7 +179,8 @@ func (s *sender) serve(ctx context.Context, conn *cluster.Conn) (answered bool, 
 // send builds requests from what is ready and writes them, within the budget.
 func (s *sender) send(ctx context.Context, conn *cluster.Conn, version int16, received <-chan error) error {
 	opts := &s.sink.opts
-	var req request
+	var together []*flight // leave with one write
+	var requests []request // their bodies
 	var last time.Time
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -194,12 +195,12 @@ func (s *sender) send(ctx context.Context, conn *cluster.Conn, version int16, re
 			return errReplace
 		}
 		pause := s.pauseLocked(now, last)
-		var f *flight
+		together = together[:0]
 		if pause == 0 && !expired {
-			f = s.takeLocked()
+			together = s.takeTogetherLocked(together)
 		}
 		s.mu.Unlock()
-		if f == nil {
+		if len(together) == 0 {
 			if pause <= 0 {
 				pause = opts.IdleTimeout
 			}
@@ -217,9 +218,26 @@ func (s *sender) send(ctx context.Context, conn *cluster.Conn, version int16, re
 			}
 			continue
 		}
-		if _, err := conn.Write(keyProduce, version, req.build(version, f.items, opts.AckTimeout)); err != nil {
+		for len(requests) < len(together) {
+			requests = append(requests, request{})
+		}
+		var err error
+		for i, f := range together {
+			if _, err = conn.Append(keyProduce, version, requests[i].build(version, f.items, opts.AckTimeout)); err != nil {
+				break
+			}
+		}
+		if err == nil {
+			err = conn.Flush()
+		}
+		for i := range together {
+			clear(requests[i].bufs) // holds no released buffer alive
+		}
+		if err != nil {
 			s.mu.Lock()
-			f.unsent = errors.Is(err, cluster.ErrNotSent)
+			for _, f := range together {
+				f.unsent = errors.Is(err, cluster.ErrNotSent)
+			}
 			s.mu.Unlock()
 			return err
 		}
@@ -253,9 +271,23 @@ func (s *sender) pauseLocked(now, last time.Time) time.Duration {
 // requestBytes is what a request may hold: there is always room for two in the budget.
 func (s *sender) requestBytes() int { return min(s.sink.opts.RequestBytes, s.budget.Bytes()/2) }
 
-// takeLocked makes a flight of one entry of each ready stream, up to RequestBytes, and puts it in the air: an answer
-// cannot come before.
-func (s *sender) takeLocked() *flight {
+// takeTogetherLocked puts flights in the air that leave with one write. A request holds one batch of a partition; where few
+// partitions have much, several requests are as large as one may be. Where little is ready there is one: what follows it waits for
+// company.
+func (s *sender) takeTogetherLocked(together []*flight) []*flight {
+	room, plenty := s.requestBytes(), s.readyBytes >= s.requestBytes()
+	for f := s.takeLocked(room, true); f != nil; f = s.takeLocked(room, false) {
+		together = append(together, f)
+		if room -= f.bytes; !plenty || len(s.flying) >= s.sink.opts.MaxRequests {
+			break
+		}
+	}
+	return together
+}
+
+// takeLocked makes a flight of one entry of each ready stream, up to room bytes, and puts it in the air: an answer cannot come
+// before. A single entry that is larger still goes, if it has to.
+func (s *sender) takeLocked(room int, has bool) *flight {
 	if len(s.ready) == 0 {
 		return nil
 	}
@@ -277,7 +309,7 @@ func (s *sender) takeLocked() *flight {
 			wait = append(wait, st)
 			continue
 		}
-		if len(f.items) > 0 && f.bytes+st.queue[st.head].Size() > s.requestBytes() {
+		if (len(f.items) > 0 || !has) && f.bytes+st.queue[st.head].Size() > room {
 			full = true
 			wait = append(wait, st)
 			continue

@@ -3,6 +3,7 @@ package sink
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -293,9 +294,52 @@ func TestBudget(t *testing.T) {
 	opts.Conns, opts.RequestBytes, opts.BudgetBytes = 1, 10_000, 8000
 	r := start(t, opts)
 	all := entries(t, 1, 40, 939) // 1000 bytes each
-	a, _ := flying(t, r, all, 5)  // one by one; with a sixth there would be no room for a full request of 4000
+	a, _ := flying(t, r, all, 8)  // one by one, four with a write
 	r.proxy.Answers.Resume()
 	check(t, a.wait(t, 40), all, lane.Acked)
+}
+
+// Requests that leave together hold each one batch of a partition, no more in all than a full request, and no more than may be
+// under way. Little is left to wait for company.
+func TestTogether(t *testing.T) {
+	const size = 1000
+	for _, c := range []struct {
+		what       string
+		queues     []int // batches of each partition
+		most, full int   // requests under way; bytes of a full one
+		want       []int // batches of each request
+	}{
+		{"few partitions with much", []int{9, 9}, 256, 6 * size, []int{2, 2, 2}},
+		{"the last one takes what there is room for", []int{9, 9}, 256, 7 * size, []int{2, 2, 2, 1}},
+		{"one partition", []int{9}, 256, 3 * size, []int{1, 1, 1}},
+		{"many partitions fill one", []int{1, 1, 1, 1, 1, 1}, 256, 4 * size, []int{4}},
+		{"little goes alone", []int{2, 2}, 256, 5 * size, []int{2}},
+		{"requests under way", []int{9, 9}, 2, 6 * size, []int{2, 2}},
+		{"a batch larger than a request", []int{2}, 256, size / 2, []int{1}},
+		{"nothing", nil, 256, size, nil},
+	} {
+		opts := options()
+		opts.RequestBytes, opts.BudgetBytes, opts.MaxRequests = c.full, 4*c.full, c.most
+		s := newSender(&Sink{opts: opts, log: slog.New(slog.DiscardHandler)}, 1)
+		for i, n := range c.queues {
+			st := &stream{sender: s, partition: int32(i), slot: new(slot)}
+			st.Send(entries(t, 1, n, size-61))
+		}
+		var got []int
+		for _, f := range s.takeTogetherLocked(nil) {
+			seen := map[int32]bool{}
+			for _, it := range f.items {
+				if seen[it.stream.partition] {
+					t.Errorf("%s: partition %d twice in a request", c.what, it.stream.partition)
+				}
+				seen[it.stream.partition] = true
+			}
+			got = append(got, len(f.items))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: requests of %d batches, want %d", c.what, got, c.want)
+		}
+	}
 }
 
 // Two lanes that write to one partition never share a request: a broker would keep only one of the two batches.
@@ -335,7 +379,7 @@ func TestTwoStreamsOnePartition(t *testing.T) {
 	}
 }
 
-// While answers are missing, a request that is not full keeps its distance; a full one does not.
+// While answers are missing, less than a full request keeps its distance; what makes a full one goes at once, together.
 func TestLingerGap(t *testing.T) {
 	opts := options()
 	opts.Conns, opts.LingerGap, opts.RequestBytes = 1, time.Hour, 4000
@@ -354,7 +398,7 @@ func TestLingerGap(t *testing.T) {
 	}
 	more := entries(t, 2, 2, 939)
 	other.Send(more) // now there is enough for a full request
-	eventually(t, "a full request", func() bool { f, q, _ := r.sink.InFlight(); return f == 3000 && q == 2000 })
+	eventually(t, "two requests", func() bool { f, q, _ := r.sink.InFlight(); return f == 5000 && q == 0 })
 	r.proxy.Answers.Resume()
 	check(t, a.wait(t, 4), all[:4], lane.Acked)
 	check(t, b.wait(t, 2), more, lane.Acked)
