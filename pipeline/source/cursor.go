@@ -96,7 +96,7 @@ func (c *Cursor) Hold() {
 	was := c.feed.wantsLocked()
 	c.asking = false
 	c.feed.wantedLocked(was)
-	c.feed.pauseLocked(time.Now())
+	c.feed.pauseLocked()
 }
 
 // Close takes the cursor out: nothing is delivered any more.

@@ -92,6 +92,7 @@ func TestLeaveAndJoin(t *testing.T) {
 	for _, x := range all {
 		x.reach(t, end)
 	}
+	all[0].busy.Store(true)
 	for round := range 3 {
 		all[0].cursor.Hold()
 		eventually(t, "the end of the patience", func() bool { return feeds(all[0]) == 2 })
@@ -112,6 +113,27 @@ func TestLeaveAndJoin(t *testing.T) {
 		for _, x := range all {
 			x.reach(t, end)
 		}
+	}
+}
+
+// Who holds with little in hand is stopped by something else: it is not waited for.
+func TestStoppedLeavesAtOnce(t *testing.T) {
+	r := start(t, options(), kfake.NumBrokers(1))
+	all := three(t, r)
+	for _, x := range all {
+		x.cursor.Ask()
+	}
+	end := r.write(t, "orders", 0, 3, 100)
+	for _, x := range all {
+		x.reach(t, end)
+	}
+	f := all[0].cursor.feed
+	all[0].cursor.Hold()
+	eventually(t, "two feeds", func() bool { return feeds(all[0]) == 2 })
+	r.source.mu.Lock()
+	defer r.source.mu.Unlock()
+	if f.grace.used != 0 || len(f.members) != 2 {
+		t.Errorf("%v were waited, %d members are left", f.grace.used, len(f.members))
 	}
 }
 

@@ -34,37 +34,47 @@ func (p *grace) wait(now time.Time, vain bool) bool {
 	return p.used < graceMost
 }
 
-// pauseLocked begins to wait for a member that holds, if others ask.
-func (f *feed) pauseLocked(now time.Time) {
-	if s := f.part.source; f.judgeLocked(now) {
+// pauseLocked begins to wait for a member that holds. What it holds it for shows when its lane has told how much it has.
+func (f *feed) pauseLocked() {
+	if s := f.part.source; len(f.members) > 1 {
 		s.paused[f] = struct{}{}
 		s.watchLocked()
 	}
 }
 
 // judgeLocked says whether the feed goes on waiting for members that hold. If not, either nobody holds or nobody asks, or those
-// that hold have been sent away.
+// that hold have been sent away. Who holds with little in hand is not full: something else stops it, and it is not waited for.
 func (f *feed) judgeLocked(now time.Time) (waits bool) {
-	if len(f.members) < 2 {
-		return false
-	}
-	holds := 0
+	full, stopped := 0, 0
 	for _, c := range f.members {
-		if !c.asking {
-			holds++
+		switch {
+		case c.asking:
+		case c.hungry():
+			stopped++
+		default:
+			full++
 		}
 	}
-	waits = holds > 0 && holds < len(f.members) && !f.stuck
+	asks := len(f.members) - full - stopped
+	waits = full > 0 && asks > 0 && !f.stuck
 	vain := waits && f.hungryLocked()
-	if f.grace.wait(now, vain) || !vain {
-		return waits
+	if !f.grace.wait(now, vain) && vain {
+		waits = false
+		f.grace.wait(now, false)
 	}
-	f.grace.wait(now, false)
+	if asks > 0 && !f.stuck && (stopped > 0 || full > 0 && !waits) {
+		f.partLocked(func(c *Cursor) bool { return !c.asking && (!waits || c.hungry()) })
+	}
+	return waits
+}
+
+// partLocked lets members go, each with a feed of its own.
+func (f *feed) partLocked(goes func(*Cursor) bool) {
 	was := f.wantsLocked()
 	members := f.members
 	f.members = nil
 	for _, c := range members {
-		if c.asking {
+		if !goes(c) {
 			f.members = append(f.members, c)
 			continue
 		}
@@ -73,7 +83,6 @@ func (f *feed) judgeLocked(now time.Time) (waits bool) {
 	}
 	f.wantedLocked(was)
 	f.joinLocked()
-	return false
 }
 
 // hungryLocked says whether a member that asks would soon have nothing to do.
