@@ -80,13 +80,13 @@ func (l *Link) laneCount() int {
 // deferred lets the cursor deliver to a lane that is made after it.
 type deferred struct{ lane *lane.Lane }
 
-func (d *deferred) deliver(x lane.Delivery) { d.lane.Deliver(x) }
-func (d *deferred) hungry() bool            { return d.lane.Hungry() }
+func (d *deferred) Deliver(x lane.Delivery) { d.lane.Deliver(x) }
+func (d *deferred) Hungry() bool            { return d.lane.Hungry() }
 
 func (l *Link) launch(s *laneStart, m *lane.Machine) {
 	r := s.run
 	var d deferred
-	cursor := l.source.Open(r.key.Topic, r.key.TopicID, r.key.Partition, d.deliver, d.hungry)
+	cursor := l.source.Open(r.key.Topic, r.key.TopicID, r.key.Partition, &d)
 	log := l.log.With("topic", r.key.Topic, "partition", r.key.Partition)
 	save := func(ctx context.Context, cp lane.Checkpoint) error {
 		return l.store.PutCheckpoints(ctx, map[state.LaneKey]state.Checkpoint{r.key: stored(cp)})

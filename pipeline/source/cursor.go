@@ -3,18 +3,23 @@ package source
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"kferry/pipeline/cluster"
 	"kferry/pipeline/lane"
 )
 
+// Reader is who a cursor delivers to, in effect a lane. Its methods are called under the source's lock, so that what one connection
+// delivers cannot overtake what another one does: they must not block, nor call the cursor.
+type Reader interface {
+	Deliver(lane.Delivery)
+	Hungry() bool // it would soon have nothing to do without more
+}
+
 // Cursor is a lane's place in one partition of the source. It implements lane.Cursor.
 type Cursor struct {
-	part   *partition
-	to     func(lane.Delivery)
-	hungry func() bool
+	part *partition
+	to   Reader
 
 	// guarded by source.mu
 	feed   *feed // that it is a member of; nil once closed
@@ -25,10 +30,8 @@ type Cursor struct {
 	opened time.Time // see gate.go
 }
 
-// Open makes a cursor for a partition. It delivers nothing before MoveTo and Ask. to and hungry are called under the source's lock,
-// so that what one connection delivers cannot overtake what another one does: they must not block, nor call the cursor. hungry says
-// that the lane would soon have nothing to do without more.
-func (s *Source) Open(topic string, id [16]byte, number int32, to func(lane.Delivery), hungry func() bool) *Cursor {
+// Open makes a cursor for a partition. It delivers nothing before MoveTo and Ask.
+func (s *Source) Open(topic string, id [16]byte, number int32, to Reader) *Cursor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := partitionKey{topic, id, number}
@@ -37,8 +40,7 @@ func (s *Source) Open(topic string, id [16]byte, number int32, to func(lane.Deli
 		p = &partition{source: s, partitionKey: key}
 		s.partitions[key] = p
 	}
-	c := &Cursor{part: p, to: to, hungry: hungry, opened: time.Now()}
-	p.cursors = append(p.cursors, c)
+	c := &Cursor{part: p, to: to, opened: time.Now()}
 	p.newFeedLocked(c, -1, -1)
 	return c
 }
@@ -113,8 +115,7 @@ func (c *Cursor) Close() {
 		f.endLocked()
 	}
 	c.feed = nil
-	p.cursors = slices.DeleteFunc(p.cursors, func(x *Cursor) bool { return x == c })
-	if len(p.cursors) == 0 {
+	if len(p.feeds) == 0 {
 		delete(p.source.partitions, p.partitionKey)
 	}
 }

@@ -16,12 +16,11 @@ type partitionKey struct {
 	number int32
 }
 
-// partition is all that reads one log: cursors, and the feeds that they are members of. Source.mu guards it.
+// partition is all that reads one log. Source.mu guards it.
 type partition struct {
 	source *Source
 	partitionKey
-	cursors []*Cursor
-	feeds   []*feed // at different places, or not all asking
+	feeds []*feed // at different places, or not all asking; each has a member
 }
 
 // feed is one partition as it is read at one place, for all cursors that stand there: the source serves the bytes once. It is
@@ -203,7 +202,7 @@ func (f *feed) deliverLocked(d lane.Delivery) {
 		}
 		d.Gen = c.gen
 		c.moved = false
-		c.to(d)
+		c.to.Deliver(d)
 	}
 }
 

@@ -178,7 +178,7 @@ func TestMeet(t *testing.T) {
 	b := newBench(t)
 	b.at(b.one)
 	y := &tap{t: t, changed: make(chan struct{}, 1)}
-	y.cursor = b.source.Open("orders", [16]byte{1}, 0, y.deliver, y.hungry)
+	y.cursor = b.source.Open("orders", [16]byte{1}, 0, y)
 	y.gen, y.next = 1, 3
 	y.cursor.MoveTo(3, -1, 1)
 	y.cursor.Ask()
@@ -209,7 +209,7 @@ func TestJoinAfterMove(t *testing.T) {
 	b.at(b.one)
 	b.ask(b.one)
 	y := &tap{t: t, changed: make(chan struct{}, 1), gen: 1}
-	y.cursor = b.source.Open("orders", [16]byte{1}, 0, y.deliver, y.hungry)
+	y.cursor = b.source.Open("orders", [16]byte{1}, 0, y)
 	y.cursor.Ask()
 	y.cursor.MoveTo(0, -1, 1)
 	if b.x.cursor.feed != y.cursor.feed {

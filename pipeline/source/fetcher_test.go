@@ -29,7 +29,7 @@ func newBench(t *testing.T) *bench {
 	pool := batch.NewPool(0)
 	s := New(c, options(), NewCredit(1<<20), pool, slog.New(slog.DiscardHandler))
 	b := &bench{t: t, source: s, one: newFetcher(s, 0, false), two: newFetcher(s, 1, false), x: &tap{t: t, changed: make(chan struct{}, 1)}}
-	b.x.cursor = s.Open("orders", [16]byte{1}, 0, b.x.deliver, b.x.hungry)
+	b.x.cursor = s.Open("orders", [16]byte{1}, 0, b.x)
 	b.x.moveTo(0)
 	b.x.cursor.Ask()
 	b.one.restart()
@@ -178,7 +178,7 @@ func TestAnswerTooLate(t *testing.T) {
 // What left a session is forgotten there, unless it is back; a cursor that came back and holds is forgotten too.
 func TestForgotten(t *testing.T) {
 	other := func(b *bench) *Cursor { // so that there is something to ask for
-		c := b.source.Open("orders", [16]byte{1}, 1, b.x.deliver, b.x.hungry)
+		c := b.source.Open("orders", [16]byte{1}, 1, b.x)
 		c.Ask()
 		b.source.mu.Lock()
 		delete(b.source.homeless, c.feed)
@@ -216,7 +216,7 @@ func TestForgotten(t *testing.T) {
 	b.at(b.one)
 	b.ask(b.one)
 	b.at(nil)
-	again := b.source.Open("orders", [16]byte{1}, 0, b.x.deliver, b.x.hungry)
+	again := b.source.Open("orders", [16]byte{1}, 0, b.x)
 	again.Ask()
 	b.source.mu.Lock()
 	b.one.addLocked(again.feed)

@@ -43,9 +43,11 @@ func (f *feed) earlyLocked(now time.Time) bool {
 	if f.part.source.gate.closed(now) {
 		return true
 	}
-	for _, c := range f.part.cursors {
-		if !c.asked && now.Sub(c.opened) < cursorMost {
-			return true
+	for _, x := range f.part.feeds {
+		for _, c := range x.members {
+			if !c.asked && now.Sub(c.opened) < cursorMost {
+				return true
+			}
 		}
 	}
 	return false

@@ -49,7 +49,7 @@ func (f *feed) judgeLocked(now time.Time) (waits bool) {
 	for _, c := range f.members {
 		switch {
 		case c.asking:
-		case c.hungry():
+		case c.to.Hungry():
 			stopped++
 		default:
 			full++
@@ -63,7 +63,7 @@ func (f *feed) judgeLocked(now time.Time) (waits bool) {
 		f.grace.wait(now, false)
 	}
 	if asks > 0 && !f.stuck && (stopped > 0 || full > 0 && !waits) {
-		f.partLocked(func(c *Cursor) bool { return !c.asking && (!waits || c.hungry()) })
+		f.partLocked(func(c *Cursor) bool { return !c.asking && (!waits || c.to.Hungry()) })
 	}
 	return waits
 }
@@ -88,7 +88,7 @@ func (f *feed) partLocked(goes func(*Cursor) bool) {
 // hungryLocked says whether a member that asks would soon have nothing to do.
 func (f *feed) hungryLocked() bool {
 	for _, c := range f.members {
-		if c.asking && c.hungry() {
+		if c.asking && c.to.Hungry() {
 			return true
 		}
 	}

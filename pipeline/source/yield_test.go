@@ -11,7 +11,7 @@ func apart(t *testing.T) (b *bench, y *tap) {
 	b.x.cursor.Hold()
 	y = &tap{t: t, changed: make(chan struct{}, 1), gen: 1, next: 3}
 	y.busy.Store(true)
-	y.cursor = b.source.Open("orders", [16]byte{1}, 0, y.deliver, y.hungry)
+	y.cursor = b.source.Open("orders", [16]byte{1}, 0, y)
 	y.cursor.MoveTo(3, -1, 1)
 	y.cursor.Ask()
 	b.source.mu.Lock()
