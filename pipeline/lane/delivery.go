@@ -14,6 +14,7 @@ type Delivery struct {
 	HighWatermark int64        // -1 with an error
 	LastStable    int64        // last stable offset; the end of what read_committed may see
 	LogStart      int64        // -1 when the broker is too old to say
+	Needs         int64        // bytes of memory that the next batch takes, where that is more than there is; else 0
 	Diverging     *Diverging   // the source's log no longer holds what we read (KIP-595 field of Fetch v12)
 }
 

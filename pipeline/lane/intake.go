@@ -22,6 +22,11 @@ func (m *Machine) Deliver(d Delivery, now time.Time) {
 		m.block(TruncatedReason, now)
 		return
 	}
+	if d.Needs > 0 {
+		m.detail = fmt.Sprintf("the batch at source offset %d takes %d bytes of memory, more than all there is", m.read, d.Needs)
+		m.block(MemoryReason, now)
+		return
+	}
 	if d.Code != 0 {
 		m.release0(d.Batches)
 		m.sourceError(d.Code, now)

@@ -49,6 +49,7 @@ const (
 	UndecodedReason   Reason = "not-decodable"
 	CorruptReason     Reason = "corrupt-batch"
 	OverlapReason     Reason = "overlapping-batch"
+	MemoryReason      Reason = "memory-too-small"
 	TooLargeReason    Reason = "too-large"
 	TimestampReason   Reason = "timestamp-refused"
 	RecordReason      Reason = "record-refused"
@@ -84,6 +85,7 @@ func ReasonTable() []ReasonInfo {
 		{UndecodedReason, Parked, "the batch has to be re-encoded and cannot be decoded", "the log line says why: records that are damaged or larger than the limit for decoding, or an unknown compression; read the batch with another client, then skip or exclude it"},
 		{CorruptReason, Parked, "the batch's checksum does not match its bytes", "check the source's disk; a replica with a sound copy heals it when it leads"},
 		{OverlapReason, Parked, "a batch starts before the offset that was expected next", "the source's log changed under us: verify, then start again"},
+		{MemoryReason, Parked, "a batch takes more memory than kferry may use", "raise memory in the configuration above the bytes that the detail names, and restart"},
 		{TooLargeReason, Parked, "a record is larger than the target topic takes, or a batch is and the topic's configuration cannot be read", "raise max.message.bytes of the target topic to the source's"},
 		{TimestampReason, Parked, "the target topic refuses the records' timestamps", "set message.timestamp.before.max.ms and message.timestamp.after.max.ms of the target topic to 9223372036854775807"},
 		{RecordReason, Parked, "the target refuses a record of the batch", "often a record without key for a compacted topic: set cleanup.policy of the target topic to the source's"},

@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "rewrite testdata from what the machine 
 //	new [depth=100] [held=1000] [src=0] [dst=0] [seq=0] [epoch=0] [maxseq=2147483647] [shared=false]
 //	open | open-failed | saved | stop | abort | bounds START END | bounds-failed
 //	deliver [BASE+COUNT[:control|:abort=PID|:commit=PID|:txn=PID|:empty|:holes|:old|:codec=N|:bad|:epoch=N]...]
-//	        [hw=N] [lso=N] [start=N] [gen=N] [code=NAME] [diverging=EPOCH@OFFSET] [aborted=PID@OFFSET]...
+//	        [hw=N] [lso=N] [start=N] [gen=N] [code=NAME] [needs=BYTES] [diverging=EPOCH@OFFSET] [aborted=PID@OFFSET]...
 //	ack BASE... | lost [N] | unsent [N] | fail CODE [message]
 //	look end=N [last=N] [epoch=N] [written=N next=N] | look-failed WHY
 //	recoded TICKET COUNT... | recoded TICKET corrupt|too-large|undecoded
@@ -329,6 +329,8 @@ func (tr *trace) delivery(args []string) Delivery {
 				d.LastStable = tr.number(is)
 			case "start":
 				d.LogStart = tr.number(is)
+			case "needs":
+				d.Needs = tr.number(is)
 			case "code":
 				d.Code = tr.code(is)
 			case "diverging":

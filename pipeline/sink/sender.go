@@ -35,7 +35,10 @@ type sender struct {
 	flightNo   uint64
 	pauseUntil time.Time // the broker's quota asked for silence until then
 	down       bool      // the last dial failed: no stream is bound before one succeeds, so that lanes do not hold what cannot go
-	wanted     bool      // a stream was asked for since
+	mute       bool      // what was sent has no answer for long: nothing more is taken before one comes, so that lanes do not hold what cannot go
+	blocked    bool      // in a dial or a write
+	slow       *time.Timer
+	wanted     bool // a stream was asked for since
 	ended      bool
 }
 
@@ -46,13 +49,6 @@ type slot struct{ flightNo uint64 }
 type slotKey struct {
 	topic     string
 	partition int32
-}
-
-// flight is one request under way.
-type flight struct {
-	items  []item
-	bytes  int
-	unsent bool // not a byte of it left
 }
 
 func newSender(s *Sink, broker int32) *sender {
@@ -76,11 +72,13 @@ func (s *sender) run(ctx context.Context) {
 	cluster.StageSink.Enter()
 	attempt := 0
 	for s.wait(ctx) {
+		s.block(true)
 		conn, err := s.sink.cluster.DialWith(ctx, s.broker, cluster.ConnOptions{
 			MaxOutstanding: s.sink.opts.MaxRequests, RequestTimeout: s.sink.opts.AckTimeout + s.sink.opts.AckTimeout/2})
 		answered := false
+		s.block(false)
 		s.mu.Lock()
-		s.down, s.wanted = err != nil, false
+		s.down, s.wanted, s.mute = err != nil, false, false
 		s.mu.Unlock()
 		if err == nil {
 			answered, err = s.serve(ctx, conn)
@@ -147,7 +145,7 @@ func (s *sender) fail(outcome lane.Outcome) {
 			it.stream.answerLocked(lane.Completion{Entry: it.entry, Outcome: how})
 		}
 	}
-	s.flying, s.flyingByte = nil, 0
+	s.flying, s.flyingByte, s.mute = nil, 0, false
 	for st := range s.streams {
 		st.endLocked()
 	}
@@ -195,14 +193,21 @@ func (s *sender) send(ctx context.Context, conn *cluster.Conn, version int16, re
 			return errReplace
 		}
 		pause := s.pauseLocked(now, last)
+		silence := s.silenceLocked(now)
 		together = together[:0]
-		if pause == 0 && !expired {
+		if pause == 0 && !expired && !s.mute {
 			together = s.takeTogetherLocked(together)
+			for _, f := range together {
+				f.sent = now
+			}
 		}
 		s.mu.Unlock()
 		if len(together) == 0 {
 			if pause <= 0 {
 				pause = opts.IdleTimeout
+			}
+			if silence > 0 {
+				pause = min(pause, silence)
 			}
 			if !expires.IsZero() && !expired {
 				pause = min(pause, time.Until(expires)+time.Millisecond)
@@ -228,7 +233,9 @@ func (s *sender) send(ctx context.Context, conn *cluster.Conn, version int16, re
 			}
 		}
 		if err == nil {
+			s.block(true)
 			err = conn.Flush()
+			s.block(false)
 		}
 		for i := range together {
 			clear(requests[i].bufs) // holds no released buffer alive
@@ -271,73 +278,6 @@ func (s *sender) pauseLocked(now, last time.Time) time.Duration {
 // requestBytes is what a request may hold: there is always room for two in the budget.
 func (s *sender) requestBytes() int { return min(s.sink.opts.RequestBytes, s.budget.Bytes()/2) }
 
-// takeTogetherLocked puts flights in the air that leave with one write. A request holds one batch of a partition; where few
-// partitions have much, several requests are as large as one may be. Where little is ready there is one: what follows it waits for
-// company.
-func (s *sender) takeTogetherLocked(together []*flight) []*flight {
-	room, plenty := s.requestBytes(), s.readyBytes >= s.requestBytes()
-	for f := s.takeLocked(room, true); f != nil; f = s.takeLocked(room, false) {
-		together = append(together, f)
-		if room -= f.bytes; !plenty || len(s.flying) >= s.sink.opts.MaxRequests {
-			break
-		}
-	}
-	return together
-}
-
-// takeLocked makes a flight of one entry of each ready stream, up to room bytes, and puts it in the air: an answer cannot come
-// before. A single entry that is larger still goes, if it has to.
-func (s *sender) takeLocked(room int, has bool) *flight {
-	if len(s.ready) == 0 {
-		return nil
-	}
-	var f *flight
-	if n := len(s.free); n > 0 {
-		f, s.free = s.free[n-1], s.free[:n-1]
-	} else {
-		f = new(flight)
-	}
-	s.flightNo++
-	wait, full := s.spare[:0], false
-	for _, st := range s.ready {
-		if st.dead || st.emptyLocked() {
-			st.queued = false
-			continue
-		}
-		// Two batches of one partition in a request would cost us the first one; two lanes may write to one partition.
-		if full || st.slot.flightNo == s.flightNo {
-			wait = append(wait, st)
-			continue
-		}
-		if (len(f.items) > 0 || !has) && f.bytes+st.queue[st.head].Size() > room {
-			full = true
-			wait = append(wait, st)
-			continue
-		}
-		st.slot.flightNo = s.flightNo
-		e := st.nextLocked()
-		f.items = append(f.items, item{stream: st, entry: e})
-		f.bytes += e.Size()
-	}
-	// Those that had to wait go first next time; those that have more follow in turn.
-	for _, it := range f.items {
-		if it.stream.emptyLocked() {
-			it.stream.queued = false
-		} else {
-			wait = append(wait, it.stream)
-		}
-	}
-	clear(s.ready)
-	s.spare, s.ready = s.ready[:0], wait
-	if len(f.items) == 0 {
-		s.free = append(s.free, f)
-		return nil
-	}
-	s.flying = append(s.flying, f)
-	s.flyingByte += f.bytes
-	return f
-}
-
 // receive reads answers until the connection ends.
 func (s *sender) receive(conn *cluster.Conn, answered *bool) error {
 	for {
@@ -371,6 +311,7 @@ func (s *sender) land(resp cluster.Response) (throttle time.Duration, refresh bo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f, next := s.flying[0], 0
+	s.mute = false
 	s.budget.Observe(resp.Done.Sub(resp.Sent))
 	throttle, err = walk(resp.Body, resp.Version, func(a answer) {
 		it := f.find(&a, resp.Version, &next)
@@ -401,22 +342,4 @@ func (s *sender) land(resp cluster.Response) (throttle time.Duration, refresh bo
 		s.free = append(s.free, f)
 	}
 	return throttle, refresh, err
-}
-
-// find gives the item that an answer speaks of. Answers mostly come in the order of the request, from next on.
-func (f *flight) find(a *answer, version int16, next *int) *item {
-	for range f.items {
-		if *next >= len(f.items) {
-			*next = 0
-		}
-		it := &f.items[*next]
-		*next++
-		if it.stream.partition != a.partition || it.done {
-			continue
-		}
-		if version >= produceTopicID && it.stream.topic.id == a.id || version < produceTopicID && it.stream.topic.name == string(a.name) {
-			return it
-		}
-	}
-	return nil
 }

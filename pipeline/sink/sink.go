@@ -48,6 +48,9 @@ type Sink struct {
 // ErrNoLeader says that the target partition has no leader now, or that the topic does not exist.
 var ErrNoLeader = errors.New("the partition has no leader")
 
+// ErrMute says that the partition's leader has not answered for long.
+var ErrMute = errors.New("the broker does not answer")
+
 // ErrDown says that the partition's leader could not be reached by the last try.
 var ErrDown = errors.New("the broker cannot be reached")
 
@@ -185,6 +188,9 @@ func (t *target) Open(to func(lane.Completion)) (lane.Stream, error) {
 	defer x.mu.Unlock()
 	if x.ended {
 		return nil, fmt.Errorf("open %s/%d on %s: the connection is gone", t.topic, t.partition, s.cluster.Alias())
+	}
+	if x.mute {
+		return nil, fmt.Errorf("open %s/%d on %s: broker %d: %w", t.topic, t.partition, s.cluster.Alias(), broker, ErrMute)
 	}
 	if x.down {
 		x.wanted = true

@@ -102,6 +102,20 @@ func (f *fetcher) part(place asked, p *part, resp cluster.Response) {
 			batches = batches[:n]
 			d.Batches = batches
 		}
+		if n := s.affordable(batches); n < len(batches) {
+			if n == 0 {
+				d.Needs = pinned(0, int64(batches[0].Size()))
+				x.stickLocked()
+			}
+			for _, b := range batches[n:] {
+				b.Release()
+			}
+			batches = batches[:n]
+			d.Batches = batches
+			if n == 0 {
+				break
+			}
+		}
 		last := batches[len(batches)-1]
 		x.density = bytesOf(batches) / max(last.NextOffset()-batches[0].BaseOffset(), 1)
 		x.offset, x.epoch = last.NextOffset(), last.LeaderEpoch()
@@ -129,6 +143,11 @@ func (f *fetcher) part(place asked, p *part, resp cluster.Response) {
 		if n > maxBatch {
 			f.log.Error("batch of an impossible size", "topic", x.part.topic, "partition", x.part.number, "src_offset", x.offset, "bytes", n)
 			d.Code = 2 // CORRUPT_MESSAGE
+			x.stickLocked()
+			break
+		}
+		if need := pinned(0, n); need > s.credit.Limit() {
+			d.Needs = need
 			x.stickLocked()
 			break
 		}
@@ -184,6 +203,17 @@ func (f *fetcher) troubleLocked(x *feed, code int16) (deliver bool) {
 	// OFFSET_OUT_OF_RANGE and the rest: the lane decides. Until it seeks, the place is not asked for again.
 	x.stickLocked()
 	return true
+}
+
+// affordable counts the batches in front of the first one that takes more memory than there is. A broker sends the first batch of a
+// fetch whatever its size; that it was read once does not mean that it may be held.
+func (s *Source) affordable(batches []batch.Batch) int {
+	for i, b := range batches {
+		if pinned(0, int64(b.Size())) > s.credit.Limit() {
+			return i
+		}
+	}
+	return len(batches)
 }
 
 func bytesOf(batches []batch.Batch) (n int64) {

@@ -182,6 +182,7 @@ type tap struct {
 	got     int // batches, in all generations
 	parts   int // deliveries
 	diverge []lane.Diverging
+	needs   int64         // the last one told
 	keep    bool          // hold on to the batches
 	kept    []batch.Batch // held
 	busy    atomic.Bool   // has enough to do
@@ -231,6 +232,7 @@ func (x *tap) Deliver(d lane.Delivery) {
 	if d.Code != 0 {
 		x.codes = append(x.codes, d.Code)
 	}
+	x.needs = max(x.needs, d.Needs)
 	if d.Diverging != nil {
 		x.diverge = append(x.diverge, *d.Diverging)
 	}

@@ -322,3 +322,41 @@ func TestCredit(t *testing.T) {
 		return done
 	})
 }
+
+// A batch that takes more memory than there is stops its partition with the number that is needed, whether the broker sends it whole or
+// as much as was asked for; what lies before it is delivered, and the other partitions go on.
+func TestBatchBeyondMemory(t *testing.T) {
+	for _, whole := range []bool{true, false} {
+		opts := options()
+		opts.Conns = 1
+		r := start(t, opts, kfake.NumBrokers(1))
+		small, large := wire(1, 100), wire(1, 64<<20-4096)
+		binary.BigEndian.PutUint64(small, 0)
+		binary.BigEndian.PutUint64(large, 1)
+		r.fetched(func(req *kmsg.FetchRequest) *kmsg.FetchResponse {
+			p, ok := asksFor(req, 0)
+			if !ok {
+				return nil
+			}
+			rp := kmsg.NewFetchResponseTopicPartition()
+			rp.Partition, rp.HighWatermark, rp.LastStableOffset, rp.LogStartOffset = 0, 2, 2, 0
+			switch {
+			case p.FetchOffset == 0:
+				rp.RecordBatches = small
+			case whole:
+				rp.RecordBatches = large
+			default:
+				rp.RecordBatches = large[:p.PartitionMaxBytes]
+			}
+			return r.answer(req, "orders", rp)
+		})
+		x, other := r.open(t, "orders", 0), r.open(t, "orders", 1)
+		x.cursor.Ask()
+		other.cursor.Ask()
+		x.wait(t, "the batch that is too much", func() bool { return x.needs > 0 })
+		if x.needs <= r.credit.Limit() || x.got != 1 || x.codes != nil {
+			t.Errorf("whole %t: %d bytes are said to be needed, %d batches came, codes %v", whole, x.needs, x.got, x.codes)
+		}
+		other.reach(t, r.write(t, "orders", 1, 1, 10))
+	}
+}
