@@ -21,11 +21,14 @@ func (p *Pipeline) WriteMetrics(w io.Writer) {
 	gauge(w, `kferry_credit_used_bytes`, p.credit.Used())
 	gauge(w, `kferry_credit_waiting_fetches`, p.credit.Waiting())
 	for alias, s := range p.sinks {
-		flying, queued, conns := s.InFlight()
+		n := s.Stats()
 		label := fmt.Sprintf(`{cluster=%q}`, alias)
-		gauge(w, `kferry_produce_inflight_bytes`+label, int64(flying))
-		gauge(w, `kferry_produce_queued_bytes`+label, int64(queued))
-		gauge(w, `kferry_produce_connections`+label, int64(conns))
+		gauge(w, `kferry_produce_inflight_bytes`+label, int64(n.Flying))
+		gauge(w, `kferry_produce_inflight_requests`+label, int64(n.Requests))
+		gauge(w, `kferry_produce_budget_bytes`+label, int64(n.Budget))
+		gauge(w, `kferry_produce_queued_bytes`+label, int64(n.Queued))
+		gauge(w, `kferry_produce_connections`+label, int64(n.Conns))
+		gauge(w, `kferry_produce_connections_mute`+label, int64(n.Mute))
 		counter(w, `kferry_produce_throttle_milliseconds_total`+label, s.ThrottleMillis())
 	}
 	for key, s := range p.sources {
@@ -65,12 +68,14 @@ func (l *Link) writeMetrics(w io.Writer, now time.Time) {
 		reason lane.Reason
 	}
 	lanes := make(map[place]int64)
+	var queued, window int64
 	for _, s := range lane.States() {
 		lanes[place{s, lane.NoReason}] = 0
 	}
 	for _, r := range l.running() {
 		st := r.lane.Status()
 		lanes[place{st.State, st.Reason}]++
+		queued, window = queued+int64(st.Queued), window+int64(st.Window)
 		labels := fmt.Sprintf(`{link=%q,topic=%q,partition="%d"}`, l.cfg.Name, r.key.Topic, r.key.Partition)
 		counter(w, `kferry_records_total`+labels, st.Counts.Records)
 		counter(w, `kferry_batches_total`+labels, st.Counts.Batches)
@@ -104,6 +109,8 @@ func (l *Link) writeMetrics(w io.Writer, now time.Time) {
 			gauge(w, `kferry_lane_held_bytes`+labels, st.Held)
 		}
 	}
+	gauge(w, `kferry_lanes_queued_batches`+link, queued)
+	gauge(w, `kferry_lanes_window_batches`+link, window)
 	for p, n := range lanes {
 		gauge(w, fmt.Sprintf(`kferry_lanes{link=%q,state=%q,reason=%q}`, l.cfg.Name, p.state, string(p.reason)), n)
 	}

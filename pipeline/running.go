@@ -52,12 +52,11 @@ func (l *Link) start(ctx context.Context, fresh []*running) error {
 	// Other links may be about to start as many: the first one leaves them their shares.
 	lanes := max(len(fresh)+l.laneCount(), len(fresh)*len(l.p.links))
 	held := max(l.p.cfg.MemoryBytes/2/int64(lanes), 256<<10)
-	// A connection takes no more than its budget; what is read far ahead of that only leaves the processor's cache, or never was
-	// in memory before: its pages cost more than its copying.
-	held = min(held, int64(l.p.tuning.BudgetBytes+4*l.p.tuning.PartitionBytes))
+	opts := lane.DefaultOptions(l.p.tuning.Depth, held)
+	opts.Ahead = int64(4 * l.p.tuning.PartitionBytes) // the next fetches
 	now := time.Now()
 	for _, s := range plan {
-		m := lane.NewMachine(lane.DefaultOptions(l.p.tuning.Depth, held), s.id, s.at, s.shared, now)
+		m := lane.NewMachine(opts, s.id, s.at, s.shared, now)
 		if s.park != lane.NoReason {
 			m.Park(s.park, s.detail, now)
 		}

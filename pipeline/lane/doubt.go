@@ -202,7 +202,7 @@ func (m *Machine) goOn(now time.Time) {
 			m.seek(m.ack.Src, m.ack.SrcEpoch)
 		}
 	}
-	if m.blocked == NoReason && m.held < m.opts.HeldBytes {
+	if m.blocked == NoReason && m.held < m.mayHold {
 		m.ask()
 	}
 	m.act(Action{Kind: OpenSink})

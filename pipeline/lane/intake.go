@@ -45,7 +45,7 @@ func (m *Machine) Deliver(d Delivery, now time.Time) {
 		}
 		m.take(b, from, now)
 	}
-	if m.held >= m.opts.HeldBytes {
+	if m.held >= m.mayHold {
 		m.hold()
 	}
 	m.step(now)

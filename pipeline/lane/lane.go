@@ -23,6 +23,7 @@ type Cursor interface {
 // request. Every entry sent is answered by one Complete, in order, also after Close and when the connection breaks.
 type Stream interface {
 	Send(entries []*Entry) // does not block, borrows the entries
+	Budget() int           // bytes that its connection may have under way now
 	Close()                // entries that were not written yet come back Unsent
 }
 
@@ -59,7 +60,7 @@ type Status struct {
 	HighWatermark          int64 // of the source partition, -1 unknown
 	LastStable             int64 // of the source partition, -1 unknown
 	LogStart               int64 // of the source partition, -1 unknown
-	Held                   int64 // bytes of batches that the lane holds
+	Held, MayHold          int64 // bytes of batches that the lane holds, and from which on it asks for no more
 	Queued, Window, AtSink int   // batches delivered, numbered, with the sink
 	Counts                 Counts
 	CaughtUp               time.Time // when the position last was the source's end; zero for never
@@ -199,6 +200,9 @@ func (l *Lane) questions(ctx context.Context) context.Context {
 
 // do carries out the machine's actions and publishes a snapshot. It says whether the lane goes on.
 func (l *Lane) do(ctx context.Context, now time.Time) (goes bool) {
+	if l.stream != nil {
+		l.machine.SetBudget(int64(l.stream.Budget()))
+	}
 	for {
 		actions := l.machine.Actions()
 		if len(actions) == 0 {
@@ -375,7 +379,7 @@ func (l *Lane) Moved() (Checkpoint, bool) {
 func (l *Lane) Hungry() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.status.Held < l.machine.opts.HeldBytes/4
+	return l.status.Held < l.status.MayHold/4
 }
 
 // Status returns the latest snapshot.

@@ -30,6 +30,7 @@ type Machine struct {
 	pending  queue
 	window   window
 	held     int64
+	mayHold  int64 // from here on the lane asks for no more
 	filter   abortedFilter
 	holding  bool   // the source was told to hold
 	alone    bool   // the next entry goes alone
@@ -71,7 +72,7 @@ type Machine struct {
 // NewMachine starts at a position. id is the lane's producer identity; alone must be true unless the target is known to
 // hold the identity's state. shared says that others are known to write to the target partition.
 func NewMachine(opts Options, id batch.Identity, at Position, shared bool, now time.Time) *Machine {
-	m := &Machine{opts: opts, id: id, shared: shared, ack: at, whole: at, tip: at, sentSeq: at.Seq, read: at.Src, readEpoch: at.SrcEpoch, alone: true, loose: at.Src,
+	m := &Machine{opts: opts, mayHold: opts.HeldBytes, id: id, shared: shared, ack: at, whole: at, tip: at, sentSeq: at.Seq, read: at.Src, readEpoch: at.SrcEpoch, alone: true, loose: at.Src,
 		ahead: -1, inside: -1, hw: -1, lso: -1, logStart: -1, since: now, shut: now}
 	m.gen = 1
 	m.act(Action{Kind: OpenSink})
@@ -79,6 +80,10 @@ func NewMachine(opts Options, id batch.Identity, at Position, shared bool, now t
 	m.act(Action{Kind: Ask}) // a cursor begins silent
 	return m
 }
+
+// SetBudget tells what the lane's connection may have under way. What is read far ahead of that only leaves the processor's cache, or
+// never was in memory before: its pages cost more than its copying.
+func (m *Machine) SetBudget(bytes int64) { m.mayHold = min(m.opts.HeldBytes, bytes+m.opts.Ahead) }
 
 // Actions returns what is to be done and forgets it. The slice is valid until the next event.
 func (m *Machine) Actions() []Action {
@@ -250,6 +255,7 @@ func (m *Machine) status(s *Status) {
 	s.Checkpoint = m.checkpoint()
 	s.State, s.Reason, s.Detail, s.Since = m.state, m.reason, m.detail, m.since
 	s.Read, s.HighWatermark, s.LastStable, s.LogStart = m.read, m.hw, m.lso, m.logStart
+	s.MayHold = m.mayHold
 	s.Held, s.Queued, s.Window, s.AtSink = m.held, m.pending.len(), m.window.size, m.window.sent
 	s.Counts = m.counts
 }

@@ -43,7 +43,7 @@ func (m *Machine) step(now time.Time) {
 		m.raiseEpoch(now)
 		return
 	}
-	if m.open && m.held <= m.opts.HeldBytes/2 && m.blocked == NoReason {
+	if m.open && m.held <= m.mayHold/2 && m.blocked == NoReason {
 		m.ask()
 	}
 }

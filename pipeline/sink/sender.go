@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"kferry/pipeline/cluster"
@@ -29,6 +30,7 @@ type sender struct {
 	flying     []*flight            // requests without an answer, oldest first
 	flyingByte int                  // their batches' bytes
 	budget     tuning.BudgetSizer   // how many those may be
+	allowed    atomic.Int64         // the same, for others
 	free       []*flight
 	spare      []*stream // the array that ready is built in next
 	slots      map[slotKey]*slot
@@ -52,9 +54,11 @@ type slotKey struct {
 }
 
 func newSender(s *Sink, broker int32) *sender {
-	return &sender{sink: s, broker: broker, log: s.log.With("broker", broker),
+	x := &sender{sink: s, broker: broker, log: s.log.With("broker", broker),
 		wake: make(chan struct{}, 1), streams: make(map[*stream]struct{}), slots: make(map[slotKey]*slot),
 		budget: tuning.BudgetSizer{Min: min(leastBudget, s.opts.BudgetBytes), Max: s.opts.BudgetBytes}}
+	x.allowed.Store(int64(x.budget.Bytes()))
+	return x
 }
 
 // leastBudget is what may be under way on the shortest path, in bytes: room for two requests that are large enough.
@@ -313,6 +317,7 @@ func (s *sender) land(resp cluster.Response) (throttle time.Duration, refresh bo
 	f, next := s.flying[0], 0
 	s.mute = false
 	s.budget.Observe(resp.Done.Sub(resp.Sent))
+	s.allowed.Store(int64(s.budget.Bytes()))
 	throttle, err = walk(resp.Body, resp.Version, func(a answer) {
 		it := f.find(&a, resp.Version, &next)
 		if it == nil {

@@ -197,7 +197,8 @@ func flying(t *testing.T, r *rig, all []*lane.Entry, requests int) (*answers, la
 	s.Send(all[1:])
 	size := all[1].Size()
 	eventually(t, "requests under way", func() bool {
-		flying, queued, _ := r.sink.InFlight()
+		n := r.sink.Stats()
+		flying, queued := n.Flying, n.Queued
 		return flying == requests*size && queued == (len(all)-1-requests)*size
 	})
 	return a, s
@@ -239,7 +240,7 @@ func TestCloseWaitsForAnswers(t *testing.T) {
 	a, s := flying(t, r, all, 3)
 	s.Close()
 	s.Close()
-	if _, queued, _ := r.sink.InFlight(); queued != 0 {
+	if queued := r.sink.Stats().Queued; queued != 0 {
 		t.Fatalf("%d bytes are still to be sent", queued)
 	}
 	if got := a.wait(t, 1); len(got) != 1 {
@@ -391,14 +392,15 @@ func TestLingerGap(t *testing.T) {
 	check(t, a.wait(t, 1), all[:1], lane.Acked)
 	r.proxy.Answers.Stall()
 	s.Send(all[1:2])
-	eventually(t, "the second request", func() bool { f, _, _ := r.sink.InFlight(); return f == 1000 })
+	eventually(t, "the second request", func() bool { return r.sink.Stats().Flying == 1000 })
 	s.Send(all[2:4])
-	if f, q, _ := r.sink.InFlight(); f != 1000 || q != 2000 {
+	n := r.sink.Stats()
+	if f, q := n.Flying, n.Queued; f != 1000 || q != 2000 {
 		t.Fatalf("%d bytes under way, %d queued", f, q)
 	}
 	more := entries(t, 2, 2, 939)
 	other.Send(more) // now there is enough for a full request
-	eventually(t, "two requests", func() bool { f, q, _ := r.sink.InFlight(); return f == 5000 && q == 0 })
+	eventually(t, "two requests", func() bool { n := r.sink.Stats(); return n.Flying == 5000 && n.Queued == 0 })
 	r.proxy.Answers.Resume()
 	check(t, a.wait(t, 4), all[:4], lane.Acked)
 	check(t, b.wait(t, 2), more, lane.Acked)

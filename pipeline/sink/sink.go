@@ -115,20 +115,33 @@ func (s *Sink) throttled(d time.Duration) { s.throttle.Add(d.Milliseconds()) }
 // ThrottleMillis is how long brokers have asked us to be silent, in all.
 func (s *Sink) ThrottleMillis() int64 { return s.throttle.Load() }
 
-// InFlight is what all connections hold: batches' bytes in requests without an answer, and queued behind them.
-func (s *Sink) InFlight() (flying, queued, conns int) {
+// Stats are what all connections hold, for gauges.
+type Stats struct {
+	Flying, Queued int // batches' bytes in requests without an answer, and queued behind them
+	Requests       int // without an answer
+	Budget         int // bytes that may be under way, on all connections together
+	Conns, Mute    int // connections, and those of them that do not answer
+}
+
+// Stats adds up all connections.
+func (s *Sink) Stats() (n Stats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, ss := range s.senders {
 		for _, x := range ss {
 			x.mu.Lock()
-			flying += x.flyingByte
-			queued += x.readyBytes
+			n.Flying += x.flyingByte
+			n.Queued += x.readyBytes
+			n.Requests += len(x.flying)
+			n.Budget += x.budget.Bytes()
+			if x.mute {
+				n.Mute++
+			}
 			x.mu.Unlock()
-			conns++
+			n.Conns++
 		}
 	}
-	return
+	return n
 }
 
 // Partition is the target side of one lane.

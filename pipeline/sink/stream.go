@@ -38,6 +38,9 @@ func (s *stream) Send(entries []*lane.Entry) {
 	s.sender.signal()
 }
 
+// Budget is what its connection may have under way now.
+func (s *stream) Budget() int { return int(s.sender.allowed.Load()) }
+
 // Close gives back what was not written, once all that was has its answer.
 func (s *stream) Close() {
 	s.sender.mu.Lock()
