@@ -23,12 +23,14 @@ func (s *BudgetSizer) Observe(latency time.Duration) {
 
 // Bytes is what a connection at full rate carries within the shortest of the last latencies; Min before the first answer.
 func (s *BudgetSizer) Bytes() int {
-	if s.n == 0 {
-		return s.Min
-	}
+	return int(min(max(int64(s.Least().Seconds()*fullRate), int64(s.Min)), int64(s.Max)))
+}
+
+// Least is the shortest of the last latencies, 0 before the first answer.
+func (s *BudgetSizer) Least() time.Duration {
 	least := s.latencies[0]
 	for _, l := range s.latencies[:min(s.n, len(s.latencies))] {
 		least = min(least, l)
 	}
-	return int(min(max(int64(least.Seconds()*fullRate), int64(s.Min)), int64(s.Max)))
+	return least
 }

@@ -38,6 +38,7 @@ type sender struct {
 	pauseUntil time.Time // the broker's quota asked for silence until then
 	down       bool      // the last dial failed: no stream is bound before one succeeds, so that lanes do not hold what cannot go
 	mute       bool      // what was sent has no answer for long: nothing more is taken before one comes, so that lanes do not hold what cannot go
+	heard      time.Time // of the last answer
 	blocked    bool      // in a dial or a write
 	slow       *time.Timer
 	wanted     bool // a stream was asked for since
@@ -315,7 +316,7 @@ func (s *sender) land(resp cluster.Response) (throttle time.Duration, refresh bo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f, next := s.flying[0], 0
-	s.mute = false
+	s.mute, s.heard = false, resp.Done
 	s.budget.Observe(resp.Done.Sub(resp.Sent))
 	s.allowed.Store(int64(s.budget.Bytes()))
 	throttle, err = walk(resp.Body, resp.Version, func(a answer) {

@@ -12,13 +12,22 @@ func (s *sender) silenceLocked(now time.Time) time.Duration {
 	if len(s.flying) == 0 || s.mute || now.Before(s.pauseUntil) {
 		return 0
 	}
-	if left := muteAfter - now.Sub(s.flying[0].sent); left > 0 {
+	since := s.flying[0].sent
+	for _, t := range []time.Time{s.heard, s.pauseUntil} {
+		if t.After(since) {
+			since = t
+		}
+	}
+	if left := s.patienceLocked() - now.Sub(since); left > 0 {
 		return left
 	}
 	s.log.Warn("the target does not answer", "requests", len(s.flying), "bytes", s.flyingByte)
 	s.muteLocked()
 	return 0
 }
+
+// patienceLocked is muteAfter, or longer where answers take long: on a thin line as long as the bytes before them.
+func (s *sender) patienceLocked() time.Duration { return max(muteAfter, 8*s.budget.Least()) }
 
 // block tells that a dial or a write begins, or has ended: a peer that accepts and says nothing, or reads nothing, holds it until its
 // deadline.
@@ -30,9 +39,9 @@ func (s *sender) block(on bool) {
 	case !on:
 		s.slow.Stop()
 	case s.slow == nil:
-		s.slow = time.AfterFunc(muteAfter, s.blockedLong)
+		s.slow = time.AfterFunc(s.patienceLocked(), s.blockedLong)
 	default:
-		s.slow.Reset(muteAfter)
+		s.slow.Reset(s.patienceLocked())
 	}
 }
 
