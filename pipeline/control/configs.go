@@ -26,6 +26,10 @@ var excluded = [...]string{
 	"min.insync.replicas",
 	"log.message.timestamp.before.max.ms",
 	"log.message.timestamp.after.max.ms",
+
+	// Not among MirrorMaker 2's. Brokers before 4.0 would take an old format, which refuses producer ids (KIP-724); later ones refuse the key.
+	"message.format.version",
+	"message.downconversion.enable",
 }
 
 const (

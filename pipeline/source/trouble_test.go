@@ -360,3 +360,40 @@ func TestBatchBeyondMemory(t *testing.T) {
 		other.reach(t, r.write(t, "orders", 1, 1, 10))
 	}
 }
+
+// A lane that holds a hundred bytes of a large response pins all of it, and the credit says so until they are released.
+func TestSmallRemainderPinsItsResponse(t *testing.T) {
+	opts := options()
+	opts.Conns, opts.FetchBytes, opts.PartitionBytes = 1, 40<<20, 40<<20
+	r := start(t, opts, kfake.NumBrokers(1))
+	small, large := wire(1, 100), wire(1, 33<<20)
+	binary.BigEndian.PutUint64(small, 0)
+	binary.BigEndian.PutUint64(large, 0)
+	r.fetched(func(req *kmsg.FetchRequest) *kmsg.FetchResponse {
+		p, asked := asksFor(req, 0)
+		q, other := asksFor(req, 1)
+		if !asked || !other || p.FetchOffset != 0 || q.FetchOffset != 0 {
+			return nil
+		}
+		rp, rq := kmsg.NewFetchResponseTopicPartition(), kmsg.NewFetchResponseTopicPartition()
+		rp.Partition, rp.HighWatermark, rp.LastStableOffset, rp.LogStartOffset, rp.RecordBatches = 0, 1, 1, 0, small
+		rq.Partition, rq.HighWatermark, rq.LastStableOffset, rq.LogStartOffset, rq.RecordBatches = 1, 1, 1, 0, large
+		resp := r.answer(req, "orders", rp)
+		resp.Topics[0].Partitions = append(resp.Topics[0].Partitions, rq)
+		return resp
+	})
+	x, y := r.open(t, "orders", 0), r.open(t, "orders", 1)
+	x.keep = true
+	x.cursor.Ask()
+	y.cursor.Ask()
+	x.wait(t, "the small batch", func() bool { return x.got == 1 })
+	y.wait(t, "the large batch", func() bool { return y.got == 1 })
+	x.cursor.Hold()
+	y.cursor.Hold()
+	eventually(t, "the rest to be returned", func() bool { return r.pool.InUse() < 65<<20 })
+	if used := r.credit.Used(); used < 64<<20 {
+		t.Errorf("%d bytes of credit are used while a batch pins a buffer of 64 MiB", used)
+	}
+	x.close()
+	eventually(t, "all to be returned", func() bool { return r.credit.Used() == 0 })
+}
