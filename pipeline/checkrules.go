@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"kferry/pipeline/source"
 )
 
 // topicRules hold what is known of a topic and its copy. The rules are those of wire-level checks that brokers make
@@ -14,6 +16,7 @@ type topicRules struct {
 	access         topicAccess
 	data           times
 	expiration     int64 // the target's producer.id.expiration.ms, 0 where not shown
+	memory         int64 // what all data may take, 0 where it does not matter
 	found          []Finding
 }
 
@@ -46,6 +49,10 @@ func (r *topicRules) sizes() {
 	s, haveSource := r.source.number("max.message.bytes")
 	if !haveSource {
 		return
+	}
+	if need := source.Pinned(s); r.memory > 0 && need > r.memory {
+		r.fail(fmt.Sprintf("set memory to at least %d, better to twice that", need),
+			"max.message.bytes of the source is %d: such a batch takes %d bytes of memory, and memory is %d; it would park its partition", s, need, r.memory)
 	}
 	if d, ok := r.target.number("max.message.bytes"); ok && d < s {
 		r.warn(fmt.Sprintf("set max.message.bytes=%d on the target topic", s),

@@ -49,6 +49,9 @@ func TestTopicRules(t *testing.T) {
 	f("max.message.bytes=2000", "max.message.bytes=1000 segment.bytes=1999", nil,
 		"warn: max.message.bytes is 2000 on the source and 1000 on the target: a batch between them would be refused and park its partition",
 		"warn: segment.bytes of the target is 1999, below the source's max.message.bytes 2000: a batch between them would be refused and park its partition")
+	f("max.message.bytes=40000000", "", func(r *topicRules) { r.memory = 64 << 20 })
+	f("max.message.bytes=40000000", "", func(r *topicRules) { r.memory = 16 << 20 },
+		"fail: max.message.bytes of the source is 40000000: such a batch takes 67108864 bytes of memory, and memory is 16777216; it would park its partition")
 	f("message.format.version=3.0-IV1", "message.format.version=0.11.0-IV2", nil)
 	f("message.format.version=0.10.2", "message.format.version=0.9.0", nil,
 		"fail: the target topic has message.format.version=0.9.0, which takes no producer ids",

@@ -51,7 +51,7 @@ var inherited = map[string]string{
 // notCopied are settings that a copy does not take from its source (package control); fitted are those that a new copy is
 // created with so that batches pass.
 var (
-	notCopied = []string{"message.timestamp.type", "min.insync.replicas"}
+	notCopied = []string{"message.format.version", "message.timestamp.type", "min.insync.replicas"}
 	fitted    = []string{"compression.type", "max.message.bytes"}
 )
 
@@ -221,7 +221,7 @@ func (c *linkCheck) compare(t control.Topic, source, target settings, broker map
 		c.add(LevelWarn, t.Source, grant(to), "the configs of %s cannot be read on %s, so they were not compared: %v", t.Target, to, target.err)
 		return
 	}
-	r := topicRules{now: c.now, source: source, target: target, access: c.access.target[t.Target], data: data}
+	r := topicRules{now: c.now, source: source, target: target, access: c.access.target[t.Target], data: data, memory: c.link.p.cfg.MemoryBytes}
 	if isNew {
 		r.target = created(source, broker)
 		r.access = topicAccess{}

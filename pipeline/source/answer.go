@@ -104,7 +104,7 @@ func (f *fetcher) part(place asked, p *part, resp cluster.Response) {
 		}
 		if n := s.affordable(batches); n < len(batches) {
 			if n == 0 {
-				d.Needs = pinned(0, int64(batches[0].Size()))
+				d.Needs = Pinned(int64(batches[0].Size()))
 				x.stickLocked()
 			}
 			for _, b := range batches[n:] {
@@ -146,7 +146,7 @@ func (f *fetcher) part(place asked, p *part, resp cluster.Response) {
 			x.stickLocked()
 			break
 		}
-		if need := pinned(0, n); need > s.credit.Limit() {
+		if need := Pinned(n); need > s.credit.Limit() {
 			d.Needs = need
 			x.stickLocked()
 			break
@@ -209,7 +209,7 @@ func (f *fetcher) troubleLocked(x *feed, code int16) (deliver bool) {
 // fetch whatever its size; that it was read once does not mean that it may be held.
 func (s *Source) affordable(batches []batch.Batch) int {
 	for i, b := range batches {
-		if pinned(0, int64(b.Size())) > s.credit.Limit() {
+		if Pinned(int64(b.Size())) > s.credit.Limit() {
 			return i
 		}
 	}

@@ -209,6 +209,9 @@ func pinned(want, largest int64) int64 {
 	return int64(batch.CapFor(int(min(max(want, largest+largest/frames), batch.MaxBuf))))
 }
 
+// Pinned is the memory that a batch of size bytes takes.
+func Pinned(size int64) int64 { return pinned(0, size) }
+
 // idleClose is less than the brokers' connections.max.idle.ms (10 minutes).
 const idleClose = 4 * time.Minute
 
