@@ -36,6 +36,7 @@ func (p *Pipeline) WriteMetrics(w io.Writer) {
 		label := fmt.Sprintf(`{cluster=%q,isolation=%q}`, key.alias, key.isolation)
 		counter(w, `kferry_fetch_responses_total`+label, n.Fetches)
 		counter(w, `kferry_fetch_bytes_total`+label, n.Bytes)
+		counter(w, `kferry_fetch_throttle_milliseconds_total`+label, n.ThrottleMillis)
 		gauge(w, `kferry_fetch_connections`+label, int64(n.Conns))
 		gauge(w, `kferry_fetch_partitions`+label, int64(n.Partitions))
 		gauge(w, `kferry_fetch_feeds`+label, int64(n.Feeds))

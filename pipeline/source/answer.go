@@ -19,9 +19,7 @@ var errSession = errors.New("the broker does not know the fetch session")
 // take hands a response's parts to the lanes.
 func (f *fetcher) take(conn *cluster.Conn, resp cluster.Response) error {
 	err := f.walker.walk(resp.Body, resp.Version, func(h head) error {
-		if h.throttle > 0 {
-			conn.Throttled(h.throttle)
-		}
+		f.mute(h.throttle)
 		switch h.code {
 		case 0:
 		case 70, 71, 106: // FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR
@@ -31,6 +29,8 @@ func (f *fetcher) take(conn *cluster.Conn, resp cluster.Response) error {
 		}
 		if resp.Version >= fetchSession {
 			switch {
+			case h.session == 0 && h.throttle > 0:
+				f.session, f.epoch = 0, 0 // FullFetchContext.getThrottledResponse makes no session: ask for one again
 			case h.session == 0:
 				f.session, f.epoch = 0, -1 // the broker has no room for a session: full requests then
 			case f.epoch <= 0 || f.epoch == math.MaxInt32:

@@ -41,6 +41,7 @@ type fetcher struct {
 	walker    walker
 	batches   []batch.Batch
 	lastSweep time.Time
+	muted     time.Time // the broker's quota asked for silence until then
 }
 
 func newFetcher(s *Source, broker int32, quiet bool) *fetcher {
@@ -149,7 +150,7 @@ func (f *fetcher) serve(ctx context.Context, conn *cluster.Conn) (served bool, e
 	}
 	f.restart()
 	last := time.Now()
-	for f.wait(ctx) {
+	for f.wait(ctx) && f.silent(ctx) {
 		if e := conn.Expires(); !e.IsZero() && time.Now().After(e) || time.Since(last) > idleClose {
 			return served, fmt.Errorf("replace the connection to %s before the broker ends it: %w", conn, cluster.ErrClosed)
 		}

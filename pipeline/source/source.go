@@ -52,11 +52,12 @@ type Source struct {
 	watched    bool               // soon is set
 	judging    time.Duration      // how long the last look took
 
-	refresh chan struct{}
-	fatal   chan error
-	largest atomic.Int64 // the largest batch seen
-	fetches atomic.Int64
-	bytes   atomic.Int64
+	refresh  chan struct{}
+	fatal    chan error
+	largest  atomic.Int64 // the largest batch seen
+	fetches  atomic.Int64
+	bytes    atomic.Int64
+	throttle atomic.Int64 // milliseconds of silence that brokers asked for
 }
 
 // New makes a source. credit bounds what its responses pin, pool is where they live. Run starts it.
@@ -105,6 +106,7 @@ func (s *Source) stale() {
 // Stats are for gauges.
 type Stats struct {
 	Fetches, Bytes int64 // responses, and what they held, since the start
+	ThrottleMillis int64 // how long brokers have asked us to be silent, on all connections together
 	Conns          int   // to fetch by
 	Homeless       int   // feeds without a leader to read from
 	Partitions     int   // with cursors
@@ -115,7 +117,7 @@ type Stats struct {
 func (s *Source) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := Stats{Fetches: s.fetches.Load(), Bytes: s.bytes.Load(), Homeless: len(s.homeless), Partitions: len(s.partitions)}
+	n := Stats{Fetches: s.fetches.Load(), Bytes: s.bytes.Load(), ThrottleMillis: s.throttle.Load(), Homeless: len(s.homeless), Partitions: len(s.partitions)}
 	for _, r := range s.readers {
 		n.Conns += len(r.quiet) + len(r.backlog)
 	}
