@@ -26,8 +26,10 @@ type Conn struct {
 	pending chan pending
 	dead    chan struct{} // closed with the first failure
 
-	mu  sync.Mutex
-	err error // the first failure; guarded by mu
+	mu      sync.Mutex    // guards what follows
+	err     error         // the first failure
+	muted   time.Time     // the peer reads nothing before
+	writing time.Duration // what the last Flush may take, a mute aside
 
 	// The writer's.
 	clientID string
@@ -148,8 +150,7 @@ func (c *Conn) Append(key, version int16, body net.Buffers) (corr int32, err err
 // Flush sends what was appended, in one piece where the kernel takes it. An error that wraps ErrNotSent leaves all of it out of
 // doubt.
 func (c *Conn) Flush() error {
-	deadline := time.Now().Add(c.opts.RequestTimeout + slowest(c.size))
-	if err := c.arm(c.nc.SetWriteDeadline, deadline); err != nil {
+	if err := c.armWrite(c.opts.RequestTimeout + slowest(c.size)); err != nil {
 		return fmt.Errorf("write %s to %s: %w: %w", kmsg.NameForKey(c.key), c.peer, ErrNotSent, err)
 	}
 	if n, err := c.send(); err != nil {
@@ -213,6 +214,21 @@ func (c *Conn) arm(set func(time.Time) error, deadline time.Time) error {
 		return c.err
 	}
 	return set(deadline)
+}
+
+// armWrite sets the deadline of a write that may take d, from the end of a mute on.
+func (c *Conn) armWrite(d time.Duration) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
+	c.writing = d
+	begin := time.Now()
+	if c.muted.After(begin) {
+		begin = c.muted
+	}
+	return c.nc.SetWriteDeadline(begin.Add(d))
 }
 
 // fail makes the connection dead, wakes its reader and its writer, and returns the first failure.

@@ -89,6 +89,9 @@ func timedOut(ctx context.Context, err error) error {
 	return err
 }
 
+// userTimeout is how long the peer may leave what we sent unacknowledged, or its window closed, as long as it has announced no mute.
+const userTimeout = 60 * time.Second
+
 // newDialer returns the TCP dialer of all our connections. Buffer sizes are left alone: setting them would switch off the kernel's
 // autotuning. Keepalive finds a peer that is gone while nothing is in flight, the user timeout one that no longer
 // acknowledges what we send.

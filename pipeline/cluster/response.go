@@ -109,11 +109,23 @@ func (c *Conn) fill(b []byte, armed, first time.Time) error {
 	}
 }
 
-// Throttled tells that the peer has said it will be silent for d (throttle_time_ms: it answers first and stops reading then). The
-// next answer gets that much more time. For the reader's goroutine.
+// Throttled tells that the peer has said it will read nothing for d (throttle_time_ms: it answers first and stops reading then). The
+// next answer gets that much more time, and so do a write that is under way and the bytes that wait before a closed window. For the
+// reader's goroutine.
 func (c *Conn) Throttled(d time.Duration) {
 	const most = 10 * time.Minute // no broker's quota window is that long; a hostile one may say 24 days
-	c.last = c.last.Add(min(max(d, 0), most))
+	if d = min(d, most); d <= 0 {
+		return
+	}
+	c.last = c.last.Add(d)
+	if d > userTimeout/2 {
+		setUserTimeout(c.raw, d+userTimeout)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.muted = time.Now().Add(d); c.err == nil {
+		c.nc.SetWriteDeadline(c.muted.Add(c.writing)) //nolint:errcheck // a connection that is closed meanwhile says so to its writer
+	}
 }
 
 // skipTags returns what follows the tagged fields of a flexible header.

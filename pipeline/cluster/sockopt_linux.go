@@ -1,24 +1,35 @@
 package cluster
 
 import (
+	"net"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// userTimeout must not be shorter than the longest mute of a quota, during which the peer's window stands at zero.
-const userTimeout = 60 * time.Second
-
 // control sets TCP_USER_TIMEOUT (RFC 5482): how long sent data may stay unacknowledged.
 func control(_, _ string, raw syscall.RawConn) error {
 	var err error
-	if e := raw.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds()))
-	}); e != nil {
+	if e := raw.Control(func(fd uintptr) { err = userTimeoutOf(fd, userTimeout) }); e != nil {
 		return e
 	}
 	return err
+}
+
+func userTimeoutOf(fd uintptr, d time.Duration) error {
+	return unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
+}
+
+// setUserTimeout sets another TCP_USER_TIMEOUT; it counts too while the peer's window stands at zero.
+func setUserTimeout(c net.Conn, d time.Duration) {
+	tcp, ok := c.(syscall.Conn)
+	if !ok {
+		return
+	}
+	if raw, err := tcp.SyscallConn(); err == nil {
+		raw.Control(func(fd uintptr) { userTimeoutOf(fd, d) }) //nolint:errcheck // the write's deadline is there too
+	}
 }
 
 // setLowWater lets a socket become readable only with n bytes in it, or at its end (SO_RCVLOWAT).

@@ -317,8 +317,10 @@ func (s *sender) land(resp cluster.Response) (throttle time.Duration, refresh bo
 	defer s.mu.Unlock()
 	f, next := s.flying[0], 0
 	s.mute, s.heard = false, resp.Done
-	s.budget.Observe(resp.Done.Sub(resp.Sent))
-	s.allowed.Store(int64(s.budget.Bytes()))
+	if s.pauseUntil.Before(f.sent) { // else it waited for a quota, which says nothing of the path
+		s.budget.Observe(resp.Done.Sub(resp.Sent))
+		s.allowed.Store(int64(s.budget.Bytes()))
+	}
 	throttle, err = walk(resp.Body, resp.Version, func(a answer) {
 		it := f.find(&a, resp.Version, &next)
 		if it == nil {

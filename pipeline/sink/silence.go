@@ -48,7 +48,11 @@ func (s *sender) block(on bool) {
 func (s *sender) blockedLong() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.blocked {
+	switch mute := time.Until(s.pauseUntil); {
+	case !s.blocked:
+	case mute > 0: // the peer has said that it reads nothing
+		s.slow.Reset(mute + s.patienceLocked())
+	default:
 		s.muteLocked()
 	}
 }

@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"kferry/pipeline/cluster"
 	"kferry/pipeline/lane"
 )
 
@@ -42,4 +45,42 @@ func TestSilence(t *testing.T) {
 	again := newAnswers()
 	r.open(t, "orders", 1, again.to).Send(theirs)
 	check(t, again.wait(t, 2), theirs, lane.Acked)
+}
+
+// A write that a quota holds up is no silence, and the time it takes says nothing of the path.
+func TestQuotaIsNoSilence(t *testing.T) {
+	opts := options()
+	opts.BudgetBytes = 8 << 20
+	r := start(t, opts)
+	x := newSender(r.sink, 0)
+	x.block(true)
+	defer x.block(false)
+	x.pauseUntil = time.Now().Add(time.Hour)
+	x.blockedLong()
+	if x.mute {
+		t.Error("mute within the silence that a quota asked for")
+	}
+	before := x.budget.Bytes()
+	body := kmsg.NewPtrProduceResponse()
+	body.Version = 8
+	answer := func(sent time.Time) {
+		t.Helper()
+		x.flying = []*flight{{sent: sent}}
+		if _, _, err := x.land(cluster.Response{Version: 8, Body: body.AppendTo(nil), Sent: sent, Done: sent.Add(time.Second)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answer(x.pauseUntil.Add(-time.Minute))
+	if n := x.budget.Bytes(); n != before {
+		t.Errorf("the budget goes from %d to %d by an answer that a quota held up", before, n)
+	}
+	answer(x.pauseUntil.Add(time.Minute))
+	if n := x.budget.Bytes(); n <= before {
+		t.Errorf("the budget stays at %d with answers that take a second", n)
+	}
+	x.pauseUntil = time.Now()
+	x.blockedLong()
+	if !x.mute {
+		t.Error("a write that lasts is no silence after the quota's")
+	}
 }
