@@ -10,7 +10,7 @@ import (
 const (
 	stuckMemory      = "256MiB"
 	stuckResidentMax = 352 // MB
-	stuckPartitions  = 64
+	stuckPartitions  = 512 // what lanes may hold together has to be more than the memory
 	stuckPoll        = 50 * time.Millisecond
 )
 
