@@ -78,7 +78,7 @@ func (l *Link) sync(ctx context.Context, first bool) error {
 		return err
 	}
 	if first {
-		l.met = make(map[string]bool) // from now on, what is found was born since
+		l.met = make(map[cluster.Place]bool) // from now on, what is found was born since
 		return l.store.PutLink(ctx, l.cfg.Name, l.record)
 	}
 	return nil
@@ -112,11 +112,11 @@ func (l *Link) fresh(topics []control.Topic) []*running {
 		}
 		for p := range min(t.SourcePartitions, t.TargetPartitions) {
 			key := state.LaneKey{Link: l.cfg.Name, Topic: t.Source, TopicID: t.SourceID, Partition: p}
-			name := place(t.Source, p)
-			if _, known := l.byName[name]; known {
+			at := cluster.Place{Topic: t.Source, Partition: p}
+			if l.lanes[at] != nil {
 				continue // also when the id is another one: the source tells that lane
 			}
-			fresh = append(fresh, &running{key: key, target: t.Target, met: l.met[name], started: time.Now()})
+			fresh = append(fresh, &running{key: key, target: t.Target, met: l.met[at], started: time.Now()})
 		}
 	}
 	for topic, why := range problems {
@@ -167,10 +167,10 @@ func (l *Link) meet(topics []control.Topic) {
 	if l.met != nil {
 		return
 	}
-	l.met = make(map[string]bool)
+	l.met = make(map[cluster.Place]bool)
 	for _, t := range topics {
 		for p := range t.SourcePartitions {
-			l.met[place(t.Source, p)] = true
+			l.met[cluster.Place{Topic: t.Source, Partition: p}] = true
 		}
 	}
 }

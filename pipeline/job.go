@@ -46,7 +46,7 @@ func (j *job) done(ctx context.Context) bool {
 		switch {
 		case st.Src >= end && !disowned(st):
 		case st.State == lane.Parked:
-			stuck = append(stuck, fmt.Sprintf("%s %s: %s (%s); %s", j.link.cfg.Name, place(r.key.Topic, r.key.Partition), st.Reason, st.Detail, st.Reason.Info().Cure))
+			stuck = append(stuck, fmt.Sprintf("%s %s: %s (%s); %s", j.link.cfg.Name, r.original(), st.Reason, st.Detail, st.Reason.Info().Cure))
 		default:
 			return false
 		}

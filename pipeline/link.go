@@ -35,19 +35,18 @@ type Link struct {
 	record  state.Link
 	first   bool                        // the link never ran before
 	widened *partitioner.Filter         // the filter of the last run, where it was another one
-	oldIDs  map[string][16]byte         // topic ids in the state, by topic/partition
+	oldIDs  map[cluster.Place][16]byte  // topic ids in the state
 	short   map[state.LaneKey]time.Time // since when a target seems to end before its checkpoint
-	met     map[string]bool             // topic/partition that stood at this start; nil before, empty once the first round is done
+	met     map[cluster.Place]bool      // what stood at this start; nil before, empty once the first round is done
 
 	mu       sync.Mutex
-	phase    string // what the link is doing, for status
-	lanes    map[state.LaneKey]*running
-	byName   map[string]state.LaneKey // topic/partition → its lane
-	problems map[string]string        // by topic: why it is not, or not fully, copied
-	said     map[string]string        // by topic: what was last logged
-	moved    []*running               // lanes whose position has changed since mark looked
-	began    sync.Once                // its first lanes are open
-	wg       sync.WaitGroup           // of lanes
+	phase    string                     // what the link is doing, for status
+	lanes    map[cluster.Place]*running // by their partition on the source
+	problems map[string]string          // by topic: why it is not, or not fully, copied
+	said     map[string]string          // by topic: what was last logged
+	moved    []*running                 // lanes whose position has changed since mark looked
+	began    sync.Once                  // its first lanes are open
+	wg       sync.WaitGroup             // of lanes
 	life     context.Context
 	endLanes context.CancelFunc // ends all lanes at once
 }
@@ -59,7 +58,7 @@ func newLink(p *Pipeline, cfg LinkConfig) (*Link, error) {
 	}
 	log := p.log.With("link", cfg.Name)
 	l := &Link{p: p, cfg: cfg, log: log, filter: filter, from: p.clusters[cfg.From], to: p.clusters[cfg.To], source: p.sources[cfg.source()], sink: p.sinks[cfg.To],
-		phase: "connecting", lanes: make(map[state.LaneKey]*running), byName: make(map[string]state.LaneKey), problems: make(map[string]string), said: make(map[string]string), short: make(map[state.LaneKey]time.Time)}
+		phase: "connecting", lanes: make(map[cluster.Place]*running), problems: make(map[string]string), said: make(map[string]string), short: make(map[state.LaneKey]time.Time)}
 	return l, nil
 }
 

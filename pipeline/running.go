@@ -2,7 +2,7 @@ package pipeline
 
 import (
 	"context"
-	"fmt"
+	"log/slog"
 	"time"
 
 	"kferry/batch"
@@ -31,8 +31,6 @@ func (r *running) copied() cluster.Place {
 	return cluster.Place{Topic: r.target, Partition: r.key.Partition}
 }
 
-func place(topic string, partition int32) string { return fmt.Sprintf("%s/%d", topic, partition) }
-
 // start finds where lanes begin and starts them: a few requests for all of them.
 func (l *Link) start(ctx context.Context, fresh []*running) error {
 	plan, failed, err := l.plan(ctx, fresh)
@@ -56,7 +54,7 @@ func (l *Link) start(ctx context.Context, fresh []*running) error {
 	opts.Ahead = int64(4 * l.p.tuning.PartitionBytes) // the next fetches
 	now := time.Now()
 	for _, s := range plan {
-		m := lane.NewMachine(opts, s.id, s.at, s.shared, now)
+		m := lane.NewMachine(&opts, s.id, s.at, s.shared, now)
 		if s.park != lane.NoReason {
 			m.Park(s.park, s.detail, now)
 		}
@@ -86,7 +84,7 @@ func (l *Link) launch(s *laneStart, m *lane.Machine) {
 	r := s.run
 	var d deferred
 	cursor := l.source.Open(r.key.Topic, r.key.TopicID, r.key.Partition, &d)
-	log := l.log.With("topic", r.key.Topic, "partition", r.key.Partition)
+	log := func() *slog.Logger { return l.log.With("topic", r.key.Topic, "partition", r.key.Partition) }
 	save := func(ctx context.Context, cp lane.Checkpoint) error {
 		return l.store.PutCheckpoints(ctx, map[state.LaneKey]state.Checkpoint{r.key: stored(cp)})
 	}
@@ -99,8 +97,7 @@ func (l *Link) launch(s *laneStart, m *lane.Machine) {
 	})
 	r.frozen, r.twice = s.park != lane.NoReason, s.twice
 	l.mu.Lock()
-	l.lanes[r.key] = r
-	l.byName[place(r.key.Topic, r.key.Partition)] = r.key
+	l.lanes[r.original()] = r
 	l.mu.Unlock()
 	r.lane.Start(l.life, &l.wg)
 }

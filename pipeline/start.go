@@ -124,14 +124,14 @@ func (l *Link) fellShort(r *running, cp state.Checkpoint, end int64) bool {
 // recreated says whether the state knows the topic under another id.
 func (l *Link) recreated(key state.LaneKey) bool {
 	if l.oldIDs == nil {
-		l.oldIDs = make(map[string][16]byte)
+		l.oldIDs = make(map[cluster.Place][16]byte)
 		for k := range l.store.Checkpoints() {
 			if k.Link == l.cfg.Name {
-				l.oldIDs[place(k.Topic, k.Partition)] = k.TopicID
+				l.oldIDs[cluster.Place{Topic: k.Topic, Partition: k.Partition}] = k.TopicID
 			}
 		}
 	}
-	id, known := l.oldIDs[place(key.Topic, key.Partition)]
+	id, known := l.oldIDs[cluster.Place{Topic: key.Topic, Partition: key.Partition}]
 	return known && id != key.TopicID
 }
 

@@ -102,7 +102,7 @@ func (r *running) status(isolation Isolation, now time.Time) LaneStatus {
 	st := r.lane.Status()
 	x := LaneStatus{Topic: r.key.Topic, Partition: r.key.Partition, Target: r.target, State: st.State.String(), Reason: string(st.Reason),
 		Detail: st.Detail, Cure: st.Reason.Info().Cure, Since: st.Since, SrcOffset: st.Src, DstOffset: st.Dst, SrcEnd: end(st, isolation),
-		SrcStart: st.LogStart, HeldBytes: st.Held, InFlight: st.AtSink, Records: st.Counts.Records, Bytes: st.Counts.Bytes,
+		SrcStart: st.LogStart, HeldBytes: st.Held, InFlight: int(st.AtSink), Records: st.Counts.Records, Bytes: st.Counts.Bytes,
 		ProducerID: st.ID.ProducerID, Epoch: st.ID.Epoch, Shared: st.Shared, Doubled: st.Counts.Doubled + r.twice, SkippedLost: st.Counts.Skipped}
 	x.LagRecords, x.LagSeconds = r.lag(st, isolation, now)
 	x.Witness = "sequence and end offset"

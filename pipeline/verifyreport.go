@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"kferry/pipeline/cluster"
 )
 
 // VerifyReport is what Verify found. It is equal if no link differs and none was left uncompared.
@@ -77,7 +79,7 @@ func (s Span) String() string {
 	case s.Partition < 0:
 		return s.Topic + ": " + s.Text
 	}
-	return place(s.Topic, s.Partition) + ": " + s.Text
+	return cluster.Place{Topic: s.Topic, Partition: s.Partition}.String() + ": " + s.Text
 }
 
 // Differs says whether anything is not as it should be.

@@ -33,7 +33,7 @@ func (f *abortedFilter) reset(list []AbortedTxn) {
 // drops says whether b holds aborted data. Call it for every batch of the response, in order: control batches close
 // transactions.
 func (f *abortedFilter) drops(b batch.Batch) bool {
-	if len(f.todo) == 0 && len(f.active) == 0 {
+	if f == nil || len(f.todo) == 0 && len(f.active) == 0 {
 		return false
 	}
 	for len(f.todo) > 0 && f.todo[0].FirstOffset < b.NextOffset() {

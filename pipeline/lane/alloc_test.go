@@ -13,7 +13,8 @@ func TestSteadyFlowDoesNotAllocate(t *testing.T) {
 	for _, depth := range []int{1, 20} {
 		pool := batch.NewPool(0)
 		now := time.Unix(1_700_000_000, 0)
-		m := NewMachine(DefaultOptions(depth, 1<<20), batch.Identity{ProducerID: 77}, Position{SrcEpoch: -1}, false, now)
+		opts := DefaultOptions(depth, 1<<20)
+		m := NewMachine(&opts, batch.Identity{ProducerID: 77}, Position{SrcEpoch: -1}, false, now)
 		m.Actions()
 		m.Opened(now)
 		var wires [][]byte

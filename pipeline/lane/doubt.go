@@ -35,7 +35,8 @@ func (m *Machine) LookedUp(l LookResult, now time.Time) {
 	if m.state != Doubt && m.state != HandingOver {
 		return
 	}
-	m.lastLook = l
+	v := m.doubts()
+	v.look = l
 	if l.Epoch > m.id.Epoch {
 		m.lost(FencedReason, fmt.Sprintf("the target knows epoch %d of this lane's producer id, the lane writes under %d", l.Epoch, m.id.Epoch), now)
 		return
@@ -53,17 +54,17 @@ func (m *Machine) LookedUp(l LookResult, now time.Time) {
 	}
 	if byEnd < 0 || known && bySeq < 0 {
 		// A replica that lags may say so for a moment; a leader says so for ever.
-		if m.short.IsZero() {
-			m.short = now
+		if v.short.IsZero() {
+			v.short = now
 		}
-		if now.Sub(m.short) < m.opts.ForeignTime {
+		if now.Sub(v.short) < m.opts.ForeignTime {
 			m.lookAgain(now)
 			return
 		}
 		m.lost(TargetLostReason, fmt.Sprintf("the target ends at offset %d, %d was acknowledged", l.End, m.ack.Dst), now)
 		return
 	}
-	m.short = time.Time{}
+	v.short = time.Time{}
 	switch {
 	case l.Scanned:
 		if known && bySeq > l.Written {
@@ -73,10 +74,10 @@ func (m *Machine) LookedUp(l LookResult, now time.Time) {
 		m.written(l.Written, now)
 	case !known:
 		// The state is lost, or was never there: the end alone tells, once it stands still.
-		if m.settled.IsZero() || m.lastEnd != l.End {
-			m.settled, m.lastEnd = now, l.End
+		if v.settled.IsZero() || v.end != l.End {
+			v.settled, v.end = now, l.End
 		}
-		if now.Sub(m.settled) < m.opts.SettleTime {
+		if now.Sub(v.settled) < m.opts.SettleTime {
 			m.retryAt = now.Add(m.opts.SettleTime / 2)
 			return
 		}
@@ -116,10 +117,11 @@ func (m *Machine) lost(r Reason, detail string, now time.Time) {
 
 // others runs when the end lies beyond what we can have written: after a while the answer is sought in the log itself.
 func (m *Machine) others(now time.Time) {
-	if m.beyond.IsZero() {
-		m.beyond = now
+	v := m.doubts()
+	if v.beyond.IsZero() {
+		v.beyond = now
 	}
-	if now.Sub(m.beyond) >= m.opts.ForeignTime {
+	if now.Sub(v.beyond) >= m.opts.ForeignTime {
 		m.foreign("its end lies beyond what this link wrote")
 		m.look(now)
 		return
@@ -152,8 +154,8 @@ func (m *Machine) boundary(n int64) bool {
 
 // written goes on behind n records that the target holds beyond the acked ones.
 func (m *Machine) written(n int64, now time.Time) {
-	l := m.lastLook
-	m.settled, m.beyond = time.Time{}, time.Time{}
+	v := m.doubts()
+	v.settled, v.beyond = time.Time{}, time.Time{}
 	if n > 0 {
 		m.tries = 0
 	}
@@ -177,8 +179,8 @@ func (m *Machine) written(n int64, now time.Time) {
 		m.mismatch(fmt.Sprintf("the target ends inside a batch, %d records behind the acknowledged ones", n), now)
 		return
 	}
-	if l.Scanned && n > 0 && m.ack.Seq == goal {
-		m.ack.Dst = l.NextDst
+	if v.look.Scanned && n > 0 && m.ack.Seq == goal {
+		m.ack.Dst = v.look.NextDst
 		if m.ack.Seq == m.whole.Seq {
 			m.whole.Dst = m.ack.Dst
 		}
@@ -217,7 +219,7 @@ func (m *Machine) mismatch(why string, now time.Time) {
 		"going back to source offset %d under a new epoch: %s; up to %d records may stand twice on the target", m.whole.Src, why, doubled)})
 	m.doubtful = false
 	m.giveBack()
-	m.ack.Dst = max(m.ack.Dst, m.lastLook.End)
+	m.ack.Dst = max(m.ack.Dst, m.doubts().look.End)
 	m.tip.Dst, m.whole.Dst = m.ack.Dst, m.ack.Dst
 	m.raiseEpoch(now)
 }
@@ -231,7 +233,10 @@ func (m *Machine) raiseEpoch(now time.Time) {
 	}
 	m.id.Epoch++
 	m.walk, m.jump, m.alone = 0, 0, true
-	m.ack.Seq, m.tip.Seq, m.sentSeq, m.prints = 0, 0, 0, nil
+	m.ack.Seq, m.tip.Seq, m.sentSeq = 0, 0, 0
+	if m.evidence != nil {
+		m.evidence.prints = nil
+	}
 	m.whole = m.ack
 	if m.stopping {
 		m.finish(now) // the last checkpoint tells it

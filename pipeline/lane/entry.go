@@ -76,6 +76,17 @@ func (w *window) pop() {
 	}
 }
 
+// rest gives up the arrays of an empty window; its entries serve other lanes.
+func (w *window) rest() {
+	if w.size > 0 {
+		return
+	}
+	for _, e := range w.free {
+		spares.Put(e)
+	}
+	*w = window{}
+}
+
 // last is the entry behind which drops are counted, nil when the window is empty.
 func (w *window) last() *Entry {
 	if w.size == 0 {

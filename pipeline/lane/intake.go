@@ -36,7 +36,12 @@ func (m *Machine) Deliver(d Delivery, now time.Time) {
 	if d.LogStart >= 0 {
 		m.logStart = d.LogStart
 	}
-	m.filter.reset(d.Aborted)
+	if m.filter == nil && len(d.Aborted) > 0 {
+		m.filter = new(abortedFilter)
+	}
+	if m.filter != nil {
+		m.filter.reset(d.Aborted)
+	}
 	from := m.read
 	for _, b := range d.Batches {
 		if d.Gen != m.gen {

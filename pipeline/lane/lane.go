@@ -53,6 +53,7 @@ type Checkpoint struct {
 type Status struct {
 	Checkpoint
 	State                  State
+	Queued, Window, AtSink int32 // batches delivered, numbered, with the sink
 	Reason                 Reason
 	Detail                 string
 	Since                  time.Time
@@ -61,7 +62,6 @@ type Status struct {
 	LastStable             int64 // of the source partition, -1 unknown
 	LogStart               int64 // of the source partition, -1 unknown
 	Held, MayHold          int64 // bytes of batches that the lane holds, and from which on it asks for no more
-	Queued, Window, AtSink int   // batches delivered, numbered, with the sink
 	Counts                 Counts
 	CaughtUp               time.Time // when the position last was the source's end; zero for never
 }
@@ -73,12 +73,10 @@ type Lane struct {
 	sink    Sink
 	recoder Recoder
 	save    func(context.Context, Checkpoint) error
-	log     *slog.Logger
+	log     func() *slog.Logger // made when there is something to say
 
 	in     mailbox
-	mail   letters // being read
 	stream Stream
-	sends  []*Entry
 	asking context.Context // of questions to others; nil before the first
 	hangUp context.CancelFunc
 	wg     sync.WaitGroup
@@ -94,7 +92,7 @@ type Lane struct {
 }
 
 // New makes a lane around m. save stores a checkpoint durably before it returns. Start begins.
-func New(m *Machine, cursor Cursor, sink Sink, recoder Recoder, save func(context.Context, Checkpoint) error, log *slog.Logger) *Lane {
+func New(m *Machine, cursor Cursor, sink Sink, recoder Recoder, save func(context.Context, Checkpoint) error, log func() *slog.Logger) *Lane {
 	l := &Lane{machine: m, cursor: cursor, sink: sink, recoder: recoder, save: save, log: log}
 	l.in.come.L = &l.in.mu
 	m.status(&l.status) // not published: where a lane begins is no move, and Notify is still to come
@@ -119,13 +117,20 @@ func (l *Lane) Start(ctx context.Context, wg *sync.WaitGroup) {
 	l.posted()
 }
 
+// desk is what only a lane that works needs.
+type desk struct {
+	mail  letters // being read
+	sends []*Entry
+}
+
 // work does what there is to do until the lane ends, or retires. What it calls is in methods of its own, so that lanes that wait have small
 // stacks.
 func (l *Lane) work() {
 	cluster.StageLane.Enter()
+	var d desk
 	for {
-		l.takeMail(time.Now())
-		if !l.do(l.ctx, time.Now()) {
+		l.takeMail(&d.mail, time.Now())
+		if !l.do(l.ctx, &d.sends, time.Now()) {
 			l.end()
 			l.started.Done()
 			return
@@ -137,8 +142,8 @@ func (l *Lane) work() {
 }
 
 // takeMail gives the machine what has come in, acks first.
-func (l *Lane) takeMail(now time.Time) {
-	in, mail := &l.in, &l.mail
+func (l *Lane) takeMail(mail *letters, now time.Time) {
+	in := &l.in
 	in.mu.Lock()
 	in.letters, *mail = *mail, in.letters
 	abort := in.abort
@@ -199,7 +204,7 @@ func (l *Lane) questions(ctx context.Context) context.Context {
 }
 
 // do carries out the machine's actions and publishes a snapshot. It says whether the lane goes on.
-func (l *Lane) do(ctx context.Context, now time.Time) (goes bool) {
+func (l *Lane) do(ctx context.Context, sends *[]*Entry, now time.Time) (goes bool) {
 	if l.stream != nil {
 		l.machine.SetBudget(int64(l.stream.Budget()))
 	}
@@ -212,17 +217,17 @@ func (l *Lane) do(ctx context.Context, now time.Time) (goes bool) {
 		for i := range actions {
 			a := actions[i]
 			if a.Kind == Send {
-				l.sends = append(l.sends, a.Entry)
+				*sends = append(*sends, a.Entry)
 				continue
 			}
-			l.flush()
+			l.flush(sends)
 			if a.Kind == OpenSink {
 				again = true
 				continue // opened below: it is an event, and would write over the actions
 			}
 			l.act(ctx, a)
 		}
-		l.flush()
+		l.flush(sends)
 		if !again {
 			break
 		}
@@ -232,18 +237,18 @@ func (l *Lane) do(ctx context.Context, now time.Time) (goes bool) {
 	return l.machine.State() != Stopped || l.machine.Borrowed() > 0
 }
 
-func (l *Lane) flush() {
-	if len(l.sends) > 0 {
-		l.stream.Send(l.sends)
-		clear(l.sends)
-		l.sends = l.sends[:0]
+func (l *Lane) flush(sends *[]*Entry) {
+	if len(*sends) > 0 {
+		l.stream.Send(*sends)
+		clear(*sends)
+		*sends = (*sends)[:0]
 	}
 }
 
 func (l *Lane) open(now time.Time) {
 	s, err := l.sink.Open(l.complete)
 	if err != nil {
-		l.log.Debug("no stream to the target", "err", err)
+		l.log().Debug("no stream to the target", "err", err)
 		l.machine.OpenFailed(now)
 		return
 	}
@@ -301,7 +306,7 @@ func (l *Lane) report(a Action) {
 		info := m.reason.Info()
 		attrs = append(attrs, "reason", string(m.reason), "what", info.What, "detail", m.detail, "cure", info.Cure)
 	}
-	l.log.Log(context.Background(), level, a.Text, attrs...)
+	l.log().Log(context.Background(), level, a.Text, attrs...)
 }
 
 func (l *Lane) look(ctx context.Context, id batch.Identity, at Position, scan bool) {
@@ -337,7 +342,7 @@ func (l *Lane) store(ctx context.Context, cp Checkpoint) {
 			l.event(l.machine.Saved)
 			return
 		}
-		l.log.Warn("storing a lane's new epoch", "err", err)
+		l.log().Warn("storing a lane's new epoch", "err", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Second):

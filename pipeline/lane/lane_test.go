@@ -262,7 +262,7 @@ func newRig(t *testing.T, n int, opts Options, target *target) *rig {
 	}
 	target.last = -1
 	r.source = &source{pool: pool, log: fetched(t, pool, wires...), wake: make(chan struct{}, 1)}
-	m := NewMachine(opts, batch.Identity{ProducerID: pid}, Position{SrcEpoch: -1}, false, time.Now())
+	m := NewMachine(&opts, batch.Identity{ProducerID: pid}, Position{SrcEpoch: -1}, false, time.Now())
 	save := func(_ context.Context, c Checkpoint) error {
 		target.mu.Lock()
 		defer target.mu.Unlock()
@@ -272,7 +272,8 @@ func newRig(t *testing.T, n int, opts Options, target *target) *rig {
 		}
 		return nil
 	}
-	r.Lane = New(m, r.source, target, nil, save, slog.New(slog.NewTextHandler(&r.log, nil)))
+	log := slog.New(slog.NewTextHandler(&r.log, nil))
+	r.Lane = New(m, r.source, target, nil, save, func() *slog.Logger { return log })
 	r.Notify(func() { r.told.Add(1) })
 	r.source.to = r.Lane.Deliver
 	ctx, cancel := context.WithCancel(context.Background())

@@ -8,7 +8,7 @@ import (
 
 // Machine is the state of a lane. It is not safe for concurrent use.
 type Machine struct {
-	opts   Options
+	opts   *Options
 	id     batch.Identity // Sequence unused
 	shared bool           // others write to the target partition too
 	state  State
@@ -24,26 +24,25 @@ type Machine struct {
 	readEpoch int32    // leader epoch of the batch before it
 	gen       uint32   // generation of the source's cursor
 	sentSeq   int64    // behind the last record that this lane sent in this epoch
-	prints    []print  // of batches that were sent and then given back: what is read again has to be the same
 	walk      int64    // sequences below this are on the target already; batches up to it are counted, not sent
 
 	pending  queue
 	window   window
 	held     int64
-	mayHold  int64 // from here on the lane asks for no more
-	filter   abortedFilter
-	holding  bool   // the source was told to hold
-	alone    bool   // the next entry goes alone
-	open     bool   // a stream is open
-	loose    int64  // at this position, and no other, a batch may begin before it: its head is cut off
-	inside   int64  // where the batch began that did so, -1 for none: it has to be read a second time
-	ticket   uint32 // of the last re-encoding that was asked for
-	toRecode int    // pending batches that have to be re-encoded and were not asked for
-	recoding int    // under way
-	ahead    int64  // the position whose next batch was seen beyond the high watermark, -1 for none
-	jump     int64  // retention took what lay before this offset and may have been sent: no walk leads over it; 0 for none
-	doubtful bool   // something sent may have been appended
-	failed   bool   // the stream returned something: wait for the rest, then resolve
+	mayHold  int64          // from here on the lane asks for no more
+	filter   *abortedFilter // nil before the first aborted transaction
+	ticket   uint32         // of the last re-encoding that was asked for
+	holding  bool           // the source was told to hold
+	alone    bool           // the next entry goes alone
+	open     bool           // a stream is open
+	doubtful bool           // something sent may have been appended
+	failed   bool           // the stream returned something: wait for the rest, then resolve
+	loose    int64          // at this position, and no other, a batch may begin before it: its head is cut off
+	inside   int64          // where the batch began that did so, -1 for none: it has to be read a second time
+	toRecode int            // pending batches that have to be re-encoded and were not asked for
+	recoding int            // under way
+	ahead    int64          // the position whose next batch was seen beyond the high watermark, -1 for none
+	jump     int64          // retention took what lay before this offset and may have been sent: no walk leads over it; 0 for none
 	refusal  Reason
 	blocked  Reason // the next batch cannot be forwarded: park once the window is empty
 	saving   bool   // waits for Saved
@@ -56,22 +55,35 @@ type Machine struct {
 	retryAt   time.Time // next try, zero for none
 	tries     int
 	parks     int
-	parkedFor Reason    // what was last said; none since an ack
-	settled   time.Time // when LookResult.End was first seen at settledEnd
-	lastEnd   int64
-	beyond    time.Time // when the end was first seen beyond the expected
-	short     time.Time // when the target was first seen to hold less than it acknowledged
-
-	lastLook LookResult
+	parkedFor Reason // what was last said; none since an ack
+	evidence  *evidence
 
 	hw, lso, logStart int64
 	counts            Counts
 	actions           []Action
 }
 
-// NewMachine starts at a position. id is the lane's producer identity; alone must be true unless the target is known to
+// evidence is what a lane remembers of its doubts; one that never had any has none.
+type evidence struct {
+	look    LookResult // the last one
+	settled time.Time  // when look.End was first seen at end
+	end     int64
+	beyond  time.Time // when the end was first seen beyond the expected
+	short   time.Time // when the target was first seen to hold less than it acknowledged
+	prints  []print   // of batches that were sent and then given back: what is read again has to be the same
+}
+
+// doubts returns the evidence, for writing.
+func (m *Machine) doubts() *evidence {
+	if m.evidence == nil {
+		m.evidence = new(evidence)
+	}
+	return m.evidence
+}
+
+// NewMachine starts at a position. Many machines share opts: nobody changes them. id is the lane's producer identity; alone must be true unless the target is known to
 // hold the identity's state. shared says that others are known to write to the target partition.
-func NewMachine(opts Options, id batch.Identity, at Position, shared bool, now time.Time) *Machine {
+func NewMachine(opts *Options, id batch.Identity, at Position, shared bool, now time.Time) *Machine {
 	m := &Machine{opts: opts, mayHold: opts.HeldBytes, id: id, shared: shared, ack: at, whole: at, tip: at, sentSeq: at.Seq, read: at.Src, readEpoch: at.SrcEpoch, alone: true, loose: at.Src,
 		ahead: -1, inside: -1, hw: -1, lso: -1, logStart: -1, since: now, shut: now}
 	m.gen = 1
@@ -208,6 +220,15 @@ func (m *Machine) giveBack() {
 	m.hold()
 }
 
+// rest gives up what a lane without work does not need: arrays that it had filled once.
+func (m *Machine) rest() {
+	m.actions = nil
+	m.window.rest()
+	if m.pending.len() == 0 {
+		m.pending = queue{}
+	}
+}
+
 func (m *Machine) dropPending() {
 	for m.pending.len() > 0 {
 		m.discard(m.pending.front())
@@ -256,6 +277,6 @@ func (m *Machine) status(s *Status) {
 	s.State, s.Reason, s.Detail, s.Since = m.state, m.reason, m.detail, m.since
 	s.Read, s.HighWatermark, s.LastStable, s.LogStart = m.read, m.hw, m.lso, m.logStart
 	s.MayHold = m.mayHold
-	s.Held, s.Queued, s.Window, s.AtSink = m.held, m.pending.len(), m.window.size, m.window.sent
+	s.Held, s.Queued, s.Window, s.AtSink = m.held, int32(m.pending.len()), int32(m.window.size), int32(m.window.sent)
 	s.Counts = m.counts
 }

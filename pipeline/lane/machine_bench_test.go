@@ -15,7 +15,8 @@ func BenchmarkRoundTrip(b *testing.B) {
 			b.Run(fmt.Sprintf("size=%dKiB/batches=%d", size>>10, together), func(b *testing.B) {
 				now := time.Unix(1_700_000_000, 0)
 				pool := batch.NewPool(64 << 20)
-				m := NewMachine(DefaultOptions(128, 64<<20), batch.Identity{ProducerID: pid}, Position{SrcEpoch: -1}, false, now)
+				opts := DefaultOptions(128, 64<<20)
+				m := NewMachine(&opts, batch.Identity{ProducerID: pid}, Position{SrcEpoch: -1}, false, now)
 				m.Actions()
 				m.Opened(now)
 				wire := plain(0, 1)

@@ -138,7 +138,8 @@ func (l *Lane) wait() bool {
 	for in.empty() && !in.due && !in.abort {
 		if in.retire {
 			in.retire, in.awake = false, false
-			in.letters, l.mail, l.sends, l.machine.actions = letters{}, letters{}, nil, nil
+			in.letters = letters{}
+			l.machine.rest()
 			return false
 		}
 		in.come.Wait()

@@ -220,7 +220,7 @@ func (w *world) start(c Checkpoint) {
 	w.stored = c
 	w.sinkOn, w.asking, w.fetched, w.looks, w.saving, w.bounds = false, false, nil, 0, false, false
 	w.say("start %+v", c)
-	w.m = NewMachine(w.opts, c.ID, c.Position, c.Shared, w.now)
+	w.m = NewMachine(&w.opts, c.ID, c.Position, c.Shared, w.now)
 	w.m.SetRules(w.rules(), w.now)
 	w.act()
 }

@@ -21,24 +21,26 @@ func (m *Machine) remember(e *Entry) {
 	if e.first >= m.sentSeq || e.refused {
 		return
 	}
-	if n := len(m.prints); n > 0 && m.prints[n-1].first >= e.first {
+	v := m.doubts()
+	if n := len(v.prints); n > 0 && v.prints[n-1].first >= e.first {
 		return // given back before
 	}
-	m.prints = append(m.prints, print{e.first, e.count, e.Batch.PayloadCRC()})
+	v.prints = append(v.prints, print{e.first, e.count, e.Batch.PayloadCRC()})
 }
 
 // asSent says whether b may take the next numbers: they were not sent before, or were sent with these bytes.
 func (m *Machine) asSent(b batch.Batch) bool {
-	if len(m.prints) == 0 {
+	v := m.evidence
+	if v == nil || len(v.prints) == 0 {
 		return true
 	}
-	i := slices.IndexFunc(m.prints, func(p print) bool { return p.first+int64(p.count) > m.tip.Seq })
+	i := slices.IndexFunc(v.prints, func(p print) bool { return p.first+int64(p.count) > m.tip.Seq })
 	if i < 0 {
-		m.prints = nil // all are counted off
+		v.prints = nil // all are counted off
 		return true
 	}
-	m.prints = m.prints[i:]
-	p := m.prints[0]
+	v.prints = v.prints[i:]
+	p := v.prints[0]
 	if p.first >= m.tip.Seq+int64(b.Count()) {
 		return true
 	}

@@ -15,7 +15,8 @@ func TestReadAgainHasToBeWhatWasSent(t *testing.T) {
 		t.Helper()
 		pool := batch.NewPool(0)
 		now := time.Unix(1000, 0)
-		m := NewMachine(DefaultOptions(10, 1<<20), batch.Identity{ProducerID: 7}, Position{SrcEpoch: -1}, false, now)
+		opts := DefaultOptions(10, 1<<20)
+		m := NewMachine(&opts, batch.Identity{ProducerID: 7}, Position{SrcEpoch: -1}, false, now)
 		var reports []string
 		sink := 0
 		act := func() {

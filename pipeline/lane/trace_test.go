@@ -139,7 +139,7 @@ func (tr *trace) play(out *bytes.Buffer, words []string) {
 		opts.MaxSequence = named("maxseq", opts.MaxSequence)
 		id := batch.Identity{ProducerID: 77, Epoch: int16(named("epoch", 0))}
 		at := Position{Src: named("src", 0), SrcEpoch: -1, Dst: named("dst", 0), Seq: named("seq", 0)}
-		tr.m = NewMachine(opts, id, at, named("shared", 0) != 0, tr.now)
+		tr.m = NewMachine(&opts, id, at, named("shared", 0) != 0, tr.now)
 	case "open", "open-failed":
 		tr.answered(&tr.open)
 		if words[0] == "open" {
