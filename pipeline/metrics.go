@@ -20,6 +20,11 @@ func (p *Pipeline) WriteMetrics(w io.Writer) {
 	gauge(w, `kferry_memory_idle_bytes`, p.pool.Free())
 	gauge(w, `kferry_credit_used_bytes`, p.credit.Used())
 	gauge(w, `kferry_credit_waiting_fetches`, p.credit.Waiting())
+	for alias, c := range p.clusters {
+		c.Requests(func(api string, sent int64) {
+			counter(w, fmt.Sprintf(`kferry_requests_total{cluster=%q,api=%q}`, alias, api), sent)
+		})
+	}
 	for alias, s := range p.sinks {
 		n := s.Stats()
 		label := fmt.Sprintf(`{cluster=%q}`, alias)

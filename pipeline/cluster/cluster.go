@@ -30,6 +30,7 @@ type Cluster struct {
 	logins *logins // nil without SASL
 
 	sessions sessions // of TLS
+	requests requests
 
 	topology atomic.Pointer[Topology]
 	refresh  *refresher
@@ -69,7 +70,7 @@ func Open(cfg Config, log *slog.Logger) (*Cluster, error) {
 }
 
 // NewClient returns a franz-go client of its own for this cluster, with the same addresses, TLS and SASL: for consuming, or with
-// options that Client lacks. The caller closes it.
+// options that Client lacks (hooks excepted: they are the Cluster's). The caller closes it.
 func (c *Cluster) NewClient(extra ...kgo.Opt) (*kgo.Client, error) {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(c.cfg.Bootstrap...),
@@ -80,6 +81,7 @@ func (c *Cluster) NewClient(extra ...kgo.Opt) (*kgo.Client, error) {
 		kgo.BrokerMaxReadBytes(maxControlBytes),
 		kgo.RequestRetries(3), // whoever asks has a loop of its own
 		kgo.DisableClientMetrics(),
+		kgo.WithHooks(&c.requests),
 	}
 	if c.cfg.Rack != "" {
 		opts = append(opts, kgo.Rack(c.cfg.Rack))

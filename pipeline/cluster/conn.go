@@ -20,6 +20,7 @@ type Conn struct {
 	raw      net.Conn // what is reset
 	versions *versions
 	opts     ConnOptions
+	requests *requests // the cluster's
 	expires  time.Time
 
 	// pending holds the requests that wait for their answers, oldest first. Write blocks where it is full, Read where it is empty.
@@ -76,13 +77,14 @@ const inBytes = 4 << 10
 // recordBytes is what is joined under TLS before it is written: four full TLS records.
 const recordBytes = 64 << 10
 
-func newConn(p peer, clientID string, nc, raw net.Conn, opts ConnOptions) *Conn {
+func newConn(p peer, clientID string, nc, raw net.Conn, opts ConnOptions, sent *requests) *Conn {
 	c := &Conn{
 		peer:     p,
 		nc:       nc,
 		raw:      raw,
 		versions: handshakeVersions(),
 		opts:     opts,
+		requests: sent,
 		pending:  make(chan pending, opts.MaxOutstanding),
 		dead:     make(chan struct{}),
 		clientID: clientID,
@@ -144,6 +146,7 @@ func (c *Conn) Append(key, version int16, body net.Buffers) (corr int32, err err
 	c.vecs = append(append(c.vecs, head), body...)
 	c.size += size
 	c.key = key
+	c.requests.count(key)
 	return p.corr, nil
 }
 

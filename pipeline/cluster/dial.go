@@ -41,7 +41,7 @@ func (c *Cluster) connect(ctx context.Context, p peer, opts ConnOptions) (*Conn,
 	if err != nil {
 		return nil, c.diagnose(ctx, p, err)
 	}
-	conn := newConn(p, c.clientID(), nc, raw, opts)
+	conn := newConn(p, c.clientID(), nc, raw, opts, &c.requests)
 	if err = conn.agree(within); err != nil {
 		err = c.diagnose(ctx, p, err)
 	} else if c.logins != nil {

@@ -31,7 +31,7 @@ func scripted(said []byte, v *versions) (*Conn, *batch.Pool) {
 	s := &script{}
 	s.Reset(said)
 	pool := batch.NewPool(0)
-	c := newConn(peer{"west", 1, "k:1"}, "kferry", s, s, ConnOptions{MaxResponseBytes: fuzzLimit, MaxSmallBytes: fuzzLimit, MaxOutstanding: 8}.withDefaults(pool))
+	c := newConn(peer{"west", 1, "k:1"}, "kferry", s, s, ConnOptions{MaxResponseBytes: fuzzLimit, MaxSmallBytes: fuzzLimit, MaxOutstanding: 8}.withDefaults(pool), new(requests))
 	if v != nil {
 		c.versions = v
 	}

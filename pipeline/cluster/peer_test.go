@@ -39,7 +39,7 @@ func wire(t testing.TB, opts ConnOptions) (*Conn, net.Conn) {
 func wireOver(t testing.TB, nc, raw, theirs net.Conn, opts ConnOptions) *Conn {
 	t.Helper()
 	pool := batch.NewPool(0)
-	c := newConn(peer{"west", 3, "kafka-3:9092"}, "kferry", nc, raw, opts.withDefaults(pool))
+	c := newConn(peer{"west", 3, "kafka-3:9092"}, "kferry", nc, raw, opts.withDefaults(pool), new(requests))
 	c.versions = allVersions(t)
 	// The context of a test ends before its cleanups, so what waits in the background wakes up.
 	context.AfterFunc(t.Context(), func() {

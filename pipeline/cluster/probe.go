@@ -55,7 +55,7 @@ func (c *Cluster) speaksPlaintext(ctx context.Context, p peer) bool {
 	if err != nil {
 		return false
 	}
-	conn := newConn(p, c.clientID(), raw, raw, ConnOptions{}.withDefaults(c.pool))
+	conn := newConn(p, c.clientID(), raw, raw, ConnOptions{}.withDefaults(c.pool), &c.requests)
 	defer conn.Reset()
 	return conn.agree(ctx) == nil
 }
