@@ -19,7 +19,7 @@ type Result struct {
 	Runs     int      `json:"runs"`
 	Against  string   `json:"against"` // the rival's figure, "" where there is none
 	Ratio    *float64 `json:"ratio"`   // value / rival's value, both medians of this session
-	Bound    *float64 `json:"bound"`   // the ratio, or without a rival the value, may not be above it; null: told, not judged
+	Bound    *float64 `json:"bound"`   // of the ratio, or without a rival of the value, at most or at least as figures.md says; null: told, not judged
 	OK       bool     `json:"ok"`
 }
 
@@ -68,11 +68,24 @@ func told[Run any](scenario, figure, unit string, runs []Run, of func(Run) float
 	}
 }
 
-// judged holds r against a rival's figure of the same session.
-func (r Result) judged(rival Result, bound float64) Result {
+// beside tells r's ratio to a figure of the same session.
+func (r Result) beside(rival Result) Result {
 	ratio := r.Value / rival.Value
-	r.Against, r.Ratio, r.Bound = rival.Figure, &ratio, &bound
-	r.OK = ratio <= bound
+	r.Against, r.Ratio = rival.Figure, &ratio
+	return r
+}
+
+// judged holds the ratio to a rival's figure against a bound: at most.
+func (r Result) judged(rival Result, bound float64) Result {
+	r = r.beside(rival)
+	r.Bound, r.OK = &bound, *r.Ratio <= bound
+	return r
+}
+
+// keeps holds it against a bound the other way round: at least.
+func (r Result) keeps(rival Result, bound float64) Result {
+	r = r.beside(rival)
+	r.Bound, r.OK = &bound, *r.Ratio >= bound
 	return r
 }
 

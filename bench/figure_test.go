@@ -44,6 +44,14 @@ func TestFigures(t *testing.T) {
 			t.Errorf("bound %v: %+v", bound, got)
 		}
 	}
+	for bound, ok := range map[float64]bool{0.05: true, 0.06: false} {
+		if got := odd.keeps(rival, bound); *got.Ratio != 0.05 || got.OK != ok || got.Against != "rival" || *got.Bound != bound {
+			t.Errorf("bound %v from below: %+v", bound, got)
+		}
+	}
+	if got := odd.beside(rival); *got.Ratio != 0.05 || !got.OK || got.Against != "rival" || got.Bound != nil {
+		t.Errorf("without a bound: %+v", got)
+	}
 	line, err := json.Marshal(odd.judged(rival, 0.05))
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +108,7 @@ func TestFiguresAreListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"forward.go", "mm2.go", "smallbatches.go", "tls.go", "fanout.go", "idle.go", "stuck.go", "latency.go", "allocations.go"} {
+	for _, file := range []string{"forward.go", "mm2.go", "smallbatches.go", "tls.go", "fanout.go", "idle.go", "stuck.go", "latency.go", "allocations.go", "sourceimpact.go"} {
 		code, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
