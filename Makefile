@@ -4,7 +4,7 @@ GO      ?= go
 TOOLS    = $(GO) tool -modfile=.ci/tools.mod
 UNITS    = $$($(GO) list ./... | grep -v -e /pipeline/e2e)
 FUZZTIME ?= 3s
-SCENARIOS ?= forward small-batches tls fan-out idle stuck latency allocations source-impact mm2
+SCENARIOS ?= forward small-batches tls fan-out idle stuck latency slow mixed allocations source-impact mm2
 
 .PHONY: help
 help: ## this list

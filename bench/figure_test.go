@@ -108,7 +108,7 @@ func TestFiguresAreListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"forward.go", "mm2.go", "smallbatches.go", "tls.go", "fanout.go", "idle.go", "stuck.go", "latency.go", "allocations.go", "sourceimpact.go"} {
+	for _, file := range []string{"forward.go", "mm2.go", "smallbatches.go", "tls.go", "fanout.go", "idle.go", "stuck.go", "latency.go", "many.go", "allocations.go", "sourceimpact.go"} {
 		code, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

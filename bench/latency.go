@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -19,11 +20,12 @@ const (
 	latencyP50Max     = 2 // ms
 )
 
-// trickle is a steady stream of single records.
+// trickle is a steady stream of single records, to each partition in turn.
 type trickle struct {
-	records int // one a period
-	warm    int // of them, at the start, left out of the figures
-	period  time.Duration
+	partitions int32
+	records    int // one a period
+	warm       int // of them, at the start, left out of the figures
+	period     time.Duration
 }
 
 // delays are one run's percentiles, in milliseconds.
@@ -34,7 +36,7 @@ type delays struct{ added50, added99, direct50, direct99 float64 }
 // with one clock; the clusters are embedded and hold what they are given.
 func Latency(ctx context.Context, h *Host, short bool) ([]Result, error) {
 	const name = "latency"
-	rounds, t := 5, trickle{records: 12_000, warm: 2_000, period: time.Millisecond}
+	rounds, t := 5, trickle{latencyPartitions, 12_000, 2_000, time.Millisecond}
 	if short {
 		rounds, t.records = 1, 5_000
 	}
@@ -56,31 +58,62 @@ func Latency(ctx context.Context, h *Host, short bool) ([]Result, error) {
 	}, nil
 }
 
-func (h *Host) latency(ctx context.Context, t trickle) (d delays, err error) {
-	source, err := h.start(ctx, roleCluster, ClusterConfig{ID: "kferry-bench-source", Topics: map[string]int32{forwardTopic: latencyPartitions}})
+func (h *Host) latency(ctx context.Context, t trickle) (delays, error) {
+	d, _, err := h.trickle(ctx, t, nil)
+	return d, err
+}
+
+// trickle sends t through kferry, whose process is observed meanwhile. beside, where it is given, loads other partitions all the
+// while.
+func (h *Host) trickle(ctx context.Context, t trickle, beside *hot) (d delays, o observed, err error) {
+	topics, names, lanes := map[string]int32{forwardTopic: t.partitions}, []string{forwardTopic}, t.partitions
+	if beside != nil {
+		topics[hotTopic], names, lanes = beside.partitions, append(names, hotTopic), lanes+beside.partitions
+	}
+	source, err := h.start(ctx, roleCluster, ClusterConfig{ID: "kferry-bench-source", Topics: topics})
 	if err != nil {
-		return d, err
+		return d, o, err
 	}
 	defer source.stop()
 	target, err := h.start(ctx, roleCluster, ClusterConfig{ID: "kferry-bench-target"})
 	if err != nil {
-		return d, err
+		return d, o, err
 	}
 	defer target.stop()
 	const alias = "source"
-	s, err := h.serve(ctx, link{alias: alias, from: source.Addr, to: target.Addr, forever: true})
+	s, err := h.serve(ctx, link{alias: alias, from: source.Addr, to: target.Addr, topics: names, forever: true})
 	if err != nil {
-		return d, err
+		return d, o, err
 	}
 	defer s.Stop()
-	if err := s.copies(ctx, latencyPartitions); err != nil {
-		return d, err
+	if err := s.copies(ctx, lanes); err != nil {
+		return d, o, err
 	}
+	during, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	loaded := make(chan error, 1)
+	if beside != nil {
+		wg.Go(func() { loaded <- beside.run(during, source.Addr) })
+	}
+	var seen observed
+	watched := make(chan error, 1)
+	wg.Go(func() {
+		var err error
+		seen, err = observe(during, s.PID(), time.Duration(t.records)*t.period)
+		watched <- err
+	})
 	p := newProbe(t)
 	if err := p.run(ctx, source.Addr, target.Addr, alias+"."+forwardTopic); err != nil {
-		return d, fmt.Errorf("%w\n%s", err, s.Tail())
+		return d, o, fmt.Errorf("%w\n%s", err, s.Tail())
 	}
-	return p.delays(), nil
+	err = <-watched
+	stop()
+	if beside != nil {
+		err = errors.Join(err, <-loaded, beside.followed(ctx, s, t))
+	}
+	return p.delays(), seen, err
 }
 
 // probe sends records that carry their number and notes when each was sent, and seen on either side.
@@ -154,7 +187,7 @@ func (p *probe) produce(ctx context.Context, client *kgo.Client) error {
 		value := make([]byte, latencyBytes)
 		binary.BigEndian.PutUint64(value, uint64(i))
 		p.sent[i] = time.Since(p.began)
-		client.Produce(ctx, &kgo.Record{Partition: int32(i % latencyPartitions), Value: value}, func(_ *kgo.Record, err error) {
+		client.Produce(ctx, &kgo.Record{Partition: int32(i) % p.partitions, Value: value}, func(_ *kgo.Record, err error) {
 			if err != nil {
 				select {
 				case failed <- err:

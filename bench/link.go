@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // link is a configuration of kferry with one link, or more from one source, and how it is run.
@@ -14,6 +15,7 @@ type link struct {
 	alias    string   // of the source; the target's is "target"
 	from, to string   // bootstrap addresses
 	also     []string // of more targets, each with a link of its own
+	topics   []string // none: the one of the forward scenario
 	tls      *Certificate
 	memory   string // "" for kferry's default
 	admin    string // host:port; "" for any free port
@@ -32,6 +34,11 @@ func (l link) command(ctx context.Context, h *Host) (name string, args []string,
 	if l.memory != "" {
 		memory = "memory: " + l.memory + "\n"
 	}
+	topics := l.topics
+	if topics == nil {
+		topics = []string{forwardTopic}
+	}
+	include := strings.ReplaceAll(fmt.Sprintf("%q", topics), " ", ", ")
 	clusters := fmt.Sprintf("clusters:\n  %s: { bootstrap: [%q]%s }\n", l.alias, l.from, security)
 	links := "links:\n"
 	for i, to := range append([]string{l.to}, l.also...) {
@@ -40,7 +47,7 @@ func (l link) command(ctx context.Context, h *Host) (name string, args []string,
 			target += strconv.Itoa(i + 1)
 		}
 		clusters += fmt.Sprintf("  %s: { bootstrap: [%q]%s }\n", target, to, security)
-		links += fmt.Sprintf("  - from: %s\n    to: %s\n    topics: { include: [%q] }\n", l.alias, target, forwardTopic)
+		links += fmt.Sprintf("  - from: %s\n    to: %s\n    topics: { include: %s }\n", l.alias, target, include)
 	}
 	config := clusters + links + memory + fmt.Sprintf("admin: { listen: %q }\nlog: { level: warn, format: text }\n", cmp.Or(l.admin, "127.0.0.1:0"))
 	path := filepath.Join(h.Dir, "link.yaml")

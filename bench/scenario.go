@@ -19,6 +19,8 @@ func Scenarios() []Scenario {
 		{"idle", "ten thousand partitions in which nothing happens, beside a plain kgo consumer of them", Idle},
 		{"stuck", "a target that stops answering under full load, with 256 MiB of memory", Stuck},
 		{"latency", "a thousand records a second, one by one: what kferry adds to the way from producer to consumer", Latency},
+		{"slow", "two thousand partitions with a record a second each", Slow},
+		{"mixed", "five thousand quiet partitions beside fifty hot ones", Mixed},
 		{"allocations", "what the whole process takes from the heap while batches of 64 KiB flow", Allocations},
 		{"source-impact", "what a paced consumer of a real source feels of a backfill beside it, without and with a quota", SourceImpact},
 		{"mm2", "kferry and MirrorMaker 2, tuned by hand, between two real brokers", MM2},

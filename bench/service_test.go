@@ -105,9 +105,20 @@ func TestAllocationsAreCounted(t *testing.T) {
 	}
 }
 
+func TestLatencyBesideLoadIsMeasured(t *testing.T) {
+	h := testHost(t)
+	d, o, err := h.trickle(testContext(t), trickle{100, 300, 100, 5 * time.Millisecond}, &hot{partitions: 4, recordBytes: 1 << 10, perSecond: 500})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.direct50 <= 0 || d.added50 <= 0 || d.added99 < d.added50 || o.Resident <= 0 || o.CPU <= 0 || o.Wall < time.Second {
+		t.Errorf("%+v, %+v", d, o)
+	}
+}
+
 func TestLatencyIsMeasured(t *testing.T) {
 	h := testHost(t)
-	d, err := h.latency(testContext(t), trickle{records: 300, warm: 100, period: time.Millisecond})
+	d, err := h.latency(testContext(t), trickle{latencyPartitions, 300, 100, time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ func TestCommands(t *testing.T) {
 		{"report", line, 0, "| forward | forward-cpu-per-byte | 0.6 ns/B | 0.5 to 0.7 | 5 | relay-cpu-per-byte | 1.50 | 1.60 | ok |", ""},
 		{"report", "{", 1, "", "kferry-bench: stdin:1: unexpected end of JSON input\n"},
 		{"report nowhere.jsonl", "", 1, "", "kferry-bench: open nowhere.jsonl: no such file or directory\n"},
-		{"run juggle", "", 1, "", "kferry-bench: scenario \"juggle\": want one of [forward small-batches tls fan-out idle stuck latency allocations mm2]\n"},
+		{"run juggle", "", 1, "", "kferry-bench: scenario \"juggle\": want one of [forward small-batches tls fan-out idle stuck latency slow mixed allocations source-impact mm2]\n"},
 		{"run", "", 1, "", "kferry-bench: accepts 1 arg(s), received 0\n"},
 	} {
 		var out, errs strings.Builder
