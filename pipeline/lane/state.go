@@ -150,6 +150,9 @@ func (r Reason) final() bool {
 
 // Info gives the reason's row of ReasonTable.
 func (r Reason) Info() ReasonInfo {
+	if r == NoReason { // the most lanes, and a status asks for each
+		return ReasonInfo{}
+	}
 	for _, i := range ReasonTable() {
 		if i.Reason == r {
 			return i
