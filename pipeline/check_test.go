@@ -77,7 +77,6 @@ func TestCheck(t *testing.T) {
 		"warn east.west large: max.message.bytes is 2000000 on the source and 1000000 on the target: a batch between them would be refused and park its partition | set max.message.bytes=2000000 on the target topic",
 		"warn east.west orders: the target topic has compression.type=zstd: its brokers decompress every batch of another codec and compress it again, which costs them CPU and changes the bytes | set compression.type=producer on the target topic",
 		"warn east.west orders: retention.ms is unlimited on the source and 24 hours on the target: the copy loses records that the source still has, the oldest, 4 days old, right after they were copied | set retention.ms of the target topic to the source's",
-		"warn east.west table: the source topic is compacted: a batch that has lost records to compaction cannot be copied yet and parks its partition | exclude the topic if that happens",
 		"warn east.west table: min.insync.replicas of the target is 1, its replicas 3: what one broker alone has confirmed counts as copied, and is lost with it | use 3 replicas and min.insync.replicas=2 on the target topic",
 		"ok east.west large: east.large has 4 partitions and the source 2: the others stay empty, and keys lie in other partitions than a producer on the target would choose",
 		"ok east.west orders: east.orders has 3 partitions and the source 6: it would be given the missing ones",

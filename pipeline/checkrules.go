@@ -133,9 +133,6 @@ func (r *topicRules) cleanup() {
 	case compactSource && !compactTarget:
 		r.warn("set cleanup.policy of the target topic to the source's", "cleanup.policy is %s on the source and %s on the target: the last record of a key is not kept there", s, d)
 	}
-	if compactSource {
-		r.warn("exclude the topic if that happens", "the source topic is compacted: a batch that has lost records to compaction cannot be copied yet and parks its partition")
-	}
 }
 
 func (r *topicRules) retention() {

@@ -71,17 +71,14 @@ func TestTopicRules(t *testing.T) {
 		"warn: old data: its oldest record is 4 days old, and the target's brokers forget after 24 hours (producer.id.expiration.ms), by the records' own time, what they use to refuse doubles")
 	f("cleanup.policy=delete", "cleanup.policy=compact", nil,
 		"warn: cleanup.policy is delete on the source and compact on the target: a record without a key would be refused and park its partition, and older records of a key go")
-	f("cleanup.policy=compact", "cleanup.policy=compact", nil,
-		"warn: the source topic is compacted: a batch that has lost records to compaction cannot be copied yet and parks its partition")
+	f("cleanup.policy=compact", "cleanup.policy=compact", nil)
 	f("cleanup.policy=compact", "cleanup.policy=delete retention.ms=1000 retention.bytes=-1", nil,
-		"warn: cleanup.policy is compact on the source and delete on the target: the last record of a key is not kept there",
-		"warn: the source topic is compacted: a batch that has lost records to compaction cannot be copied yet and parks its partition")
+		"warn: cleanup.policy is compact on the source and delete on the target: the last record of a key is not kept there")
 	f("cleanup.policy=delete retention.ms=1000 retention.bytes=5", "cleanup.policy=delete retention.ms=1000 retention.bytes=6", nil)
 	f("cleanup.policy=delete retention.ms=-1 retention.bytes=-1", "cleanup.policy=delete retention.ms=172800000 retention.bytes=100", old(240*time.Hour),
 		"warn: retention.ms is unlimited on the source and 2 days on the target: the copy loses records that the source still has, the oldest, 10 days old, right after they were copied",
 		"warn: retention.bytes is unlimited on the source and 100 bytes on the target: the copy loses records that the source still has")
 	f("cleanup.policy=compact retention.ms=1 retention.bytes=-1", "cleanup.policy=compact,delete retention.ms=10 retention.bytes=-1", nil,
-		"warn: the source topic is compacted: a batch that has lost records to compaction cannot be copied yet and parks its partition",
 		"warn: retention.ms is unlimited (only compaction removes) on the source and 10 ms on the target: the copy loses records that the source still has")
 	replicas := func(have, insync int) func(*topicRules) {
 		return func(r *topicRules) { r.access.replicas, r.access.insync = have, insync }

@@ -96,6 +96,11 @@ func (l *Link) writeMetrics(w io.Writer, now time.Time) {
 				counter(w, dropped(labels, lane.Drop(d)), n)
 			}
 		}
+		for r, n := range st.Counts.Recoded {
+			if n > 0 {
+				counter(w, `kferry_batches_recoded_total`+with(labels, "reason", lane.Recoded(r).String()), n)
+			}
+		}
 		if n := st.Counts.Skipped; n > 0 {
 			counter(w, `kferry_losses_records_total`+with(labels, "kind", "retention"), n)
 		}

@@ -43,6 +43,7 @@ type Pipeline struct {
 	links    []*Link
 	credit   *source.Credit
 	pool     *batch.Pool
+	recoder  *recoder
 	stopping context.Context // ends with Stop
 	stop     context.CancelFunc
 	started  time.Time
@@ -65,6 +66,7 @@ func New(cfg Config, opts Options, log *slog.Logger) (*Pipeline, error) {
 	p := &Pipeline{cfg: cfg, opts: opts, log: log, clusters: make(map[string]*cluster.Cluster), sinks: make(map[string]*sink.Sink),
 		sources: make(map[sourceKey]*source.Source), tuning: tuning.Default(cfg.MemoryBytes), started: time.Now(),
 		credit: source.NewCredit(cfg.MemoryBytes), pool: batch.NewPool(cfg.MemoryBytes)}
+	p.recoder = newRecoder(p.pool, cfg.MemoryBytes)
 	cluster.StageControl.Enter() // what franz-go starts for its clients inherits it
 	p.stopping, p.stop = context.WithCancel(context.Background())
 	p.limitHeap(0)

@@ -88,7 +88,7 @@ func (l *Link) launch(s *laneStart, m *lane.Machine) {
 	save := func(ctx context.Context, cp lane.Checkpoint) error {
 		return l.store.PutCheckpoints(ctx, map[state.LaneKey]state.Checkpoint{r.key: stored(cp)})
 	}
-	r.lane = lane.New(m, cursor, l.sink.Partition(r.target, r.key.Partition), recoder{}, save, log)
+	r.lane = lane.New(m, cursor, l.sink.Partition(r.target, r.key.Partition), l.p.recoder, save, log)
 	d.lane = r.lane
 	r.lane.Notify(func() {
 		l.mu.Lock()

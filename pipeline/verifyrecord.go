@@ -12,7 +12,7 @@ import (
 	"kferry/batch"
 )
 
-// decode takes a batch apart. It is the one place outside of tests where kferry looks at records, and far from the data plane.
+// decode takes a batch apart. Beside batch/recode it is the one place outside of tests where kferry looks at records.
 func decode(b batch.Batch) ([]*kgo.Record, error) {
 	rp := kmsg.NewFetchResponseTopicPartition()
 	rp.RecordBatches = b.Bytes()
