@@ -24,8 +24,8 @@ const (
 	impactQuota   = 50e6 // bytes/s: consumer_byte_rate of kferry's client id
 	impactKeptMin = 0.95
 	impactWarm    = 3 * time.Second // until producer and consumer are at their pace
-	impactPoll    = 20 * time.Millisecond
-	impactLeast   = time.Second // of a phase: less says nothing
+	impactRest    = time.Second     // before a phase: the consumer makes up for the one before
+	impactLeast   = time.Second     // of a phase: less says nothing
 )
 
 // impactBatches make the log that is backfilled.
@@ -33,13 +33,16 @@ var impactBatches = Workload{Codec: "lz4", RecordBytes: liveRecord, BatchBytes: 
 
 // felt is one phase: what the consumer got, and what the backfill moved meanwhile.
 type felt struct {
-	Bytes, Backfill int64
-	P99             float64 // ms
-	Wall            time.Duration
+	Bytes int64
+	P99   float64 // ms
+	Wall  time.Duration
+
+	Backfill int64
+	Filling  time.Duration // since its first byte
 }
 
 func consumed(f felt) float64   { return float64(f.Bytes) / f.Wall.Seconds() }
-func backfilled(f felt) float64 { return float64(f.Backfill) / f.Wall.Seconds() }
+func backfilled(f felt) float64 { return float64(f.Backfill) / max(f.Filling.Seconds(), 1e-3) }
 func p99(f felt) float64        { return f.P99 }
 
 // SourceImpact measures what a consumer paced at 5 MB/s feels on a real broker: alone, beside a backfill of another topic by kferry,
@@ -97,6 +100,9 @@ func SourceImpact(ctx context.Context, h *Host, short bool) ([]Result, error) {
 
 // impact is one phase. Each backfill has an alias of its own, so that it begins from nothing.
 func (h *Host) impact(ctx context.Context, source *kafkatest.Kafka, l *live, phase, alias string, during time.Duration) (f felt, err error) {
+	if err := pause(ctx, impactRest); err != nil {
+		return f, err
+	}
 	if phase == "alone" {
 		l.begin()
 		if err := pause(ctx, during); err != nil {
@@ -123,21 +129,12 @@ func (h *Host) impact(ctx context.Context, source *kafkatest.Kafka, l *live, pha
 	if err != nil {
 		return f, err
 	}
+	l.begin()
 	process, err := h.run(name, args...)
 	if err != nil {
 		return f, err
 	}
 	defer process.Stop()
-	var first Tally
-	for first.Bytes == 0 {
-		if err := pause(ctx, impactPoll); err != nil {
-			return f, fmt.Errorf("%w\n%s", err, process.Tail())
-		}
-		if first, err = target.tally(); err != nil {
-			return f, err
-		}
-	}
-	l.begin()
 	timer := time.NewTimer(during)
 	defer timer.Stop()
 	select {
@@ -152,8 +149,12 @@ func (h *Host) impact(ctx context.Context, source *kafkatest.Kafka, l *live, pha
 	if f, err = l.end(); err != nil {
 		return f, err
 	}
-	last, err := target.tally()
-	f.Backfill = last.Bytes - first.Bytes
+	until := time.Now()
+	t, err := target.tally()
+	if err == nil && t.Bytes == 0 {
+		err = fmt.Errorf("kferry moved nothing in %v\n%s", f.Wall, process.Tail())
+	}
+	f.Backfill, f.Filling = t.Bytes, until.Sub(t.First)
 	return f, err
 }
 
