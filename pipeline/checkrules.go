@@ -74,8 +74,8 @@ func (r *topicRules) formats() {
 		r.fail("set message.format.version of the target topic to 0.11.0 or later", "the target topic has message.format.version=%s, which takes no producer ids", v)
 	}
 	if v := r.source.get("message.format.version"); oldFormat(v) {
-		r.warn("rewrite the topic on the source in a newer format, or exclude it",
-			"the source topic has message.format.version=%s: batches in old formats cannot be converted yet and park their partition", v)
+		r.warn("rewrite the topic on the source in a newer format if that is too slow",
+			"the source topic has message.format.version=%s: what it holds is re-encoded, and each message that is not compressed becomes a batch of its own", v)
 	}
 }
 

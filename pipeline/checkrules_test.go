@@ -55,7 +55,7 @@ func TestTopicRules(t *testing.T) {
 	f("message.format.version=3.0-IV1", "message.format.version=0.11.0-IV2", nil)
 	f("message.format.version=0.10.2", "message.format.version=0.9.0", nil,
 		"fail: the target topic has message.format.version=0.9.0, which takes no producer ids",
-		"warn: the source topic has message.format.version=0.10.2: batches in old formats cannot be converted yet and park their partition")
+		"warn: the source topic has message.format.version=0.10.2: what it holds is re-encoded, and each message that is not compressed becomes a batch of its own")
 	f("message.timestamp.type=CreateTime", "message.timestamp.type=LogAppendTime message.timestamp.before.max.ms=1", old(time.Hour),
 		"warn: the target topic has message.timestamp.type=LogAppendTime: its records show the time of their copy")
 	f("message.timestamp.type=LogAppendTime", "message.timestamp.type=CreateTime", nil,

@@ -65,6 +65,7 @@ func BenchmarkRewrite(b *testing.B) {
 		}
 		b.Run(fmt.Sprintf("codec=%s/work=codec", codec), func(b *testing.B) {
 			c := NewCoder(pool, 4<<20)
+			c.in = in
 			b.SetBytes(int64(raw))
 			for b.Loop() {
 				buf, body, err := c.decode(codec, in.Payload())

@@ -19,6 +19,8 @@ import (
 type codecs struct {
 	src    bytes.Reader
 	dst    appender
+	fixed  bytes.Reader // the head of an LZ4 frame, mended
+	head   [15]byte
 	ungzip *gzip.Reader
 	gzip   *gzip.Writer
 	unlz4  *lz4.Reader
@@ -84,7 +86,11 @@ func (c *Coder) decodeInto(codec batch.Codec, dst, src []byte) (out []byte, full
 		if c.unlz4 == nil {
 			c.unlz4 = lz4.NewReader(nil)
 		}
-		c.unlz4.Reset(&c.src)
+		var r io.Reader = &c.src
+		if c.in.Magic() == 0 {
+			r = c.lz4Head(src)
+		}
+		c.unlz4.Reset(r)
 		return readAll(dst, c.unlz4)
 	case batch.Zstd:
 		if c.unzstd == nil {

@@ -4,7 +4,6 @@ import "errors"
 
 // What Rewrite refuses, beside batch.ErrCRC. Each comes wrapped with what was found.
 var (
-	ErrFormat   = errors.New("message format not known")
 	ErrCodec    = errors.New("compression not known")
 	ErrRecords  = errors.New("records damaged") // their checksum is right: they were written so
 	ErrDecoded  = errors.New("records larger than the limit for decoding")

@@ -42,6 +42,8 @@ type Coder struct {
 	in     batch.Batch
 	opts   Options
 	codec  batch.Codec // of what goes out
+	bits   uint16      // its other attributes
+	first  int64       // what its timestamp deltas count from
 	outs   []Out
 	whole  []Run // of all that goes out, as if in one batch
 	mapped int   // of whole, those that the outs so far have to the end
@@ -57,21 +59,29 @@ func NewCoder(pool *batch.Pool, limit int) *Coder {
 // Rewrite makes of in, which it borrows, the batches that o asks for: none if nothing is left, several if one would be larger than
 // o.MaxBytes. The slices are the Coder's own and valid until the next call; the batches' references are the caller's.
 //
-// The checksum is verified before anything is decoded. Errors: batch.ErrCRC, ErrFormat, ErrCodec, ErrRecords, ErrDecoded, ErrTooLarge,
+// The checksum is verified before anything is decoded. Errors: batch.ErrCRC, ErrCodec, ErrRecords, ErrDecoded, ErrTooLarge,
 // wrapped.
 func (c *Coder) Rewrite(in batch.Batch, o Options) ([]Out, error) {
 	if err := in.Verify(); err != nil {
 		return nil, err
-	}
-	if in.Magic() != 2 {
-		return nil, fmt.Errorf("message format %d: %w", in.Magic(), ErrFormat)
 	}
 	if in.IsControl() {
 		return nil, fmt.Errorf("a transaction's marker: %w", ErrRecords)
 	}
 	c.in, c.opts, c.codec = in, o, choose(in.Codec(), o.Avoid)
 	c.outs, c.whole, c.mapped, c.runs = c.outs[:0], c.whole[:0], 0, c.runs[:0]
-	err := c.rewrite()
+	var err error
+	switch {
+	case in.Magic() < 2:
+		c.bits = 0
+		err = c.rewriteOld()
+	default:
+		c.bits = uint16(in.Attributes()) &^ sourceBits
+		if c.first = in.BaseTimestamp(); c.keepTime() {
+			c.first = in.MaxTimestamp()
+		}
+		err = c.rewrite()
+	}
 	c.in = batch.Batch{}
 	if err != nil {
 		for _, out := range c.outs {
@@ -140,12 +150,8 @@ func (c *Coder) dense(dst, src []byte) (body []byte, count int32, newest int64, 
 		if keep {
 			r.time = 0
 		}
-		newest = max(newest, c.baseTime()+r.time)
-		if n := len(c.whole) - 1; n >= 0 && offset == c.whole[n].Src+int64(c.whole[n].N) {
-			c.whole[n].N++
-		} else {
-			c.whole = append(c.whole, Run{Src: offset, Delta: count, N: 1})
-		}
+		newest = max(newest, c.first+r.time)
+		c.note(offset, count)
 		r.delta = count
 		at += r.put(dst[at:])
 		count++
@@ -156,14 +162,17 @@ func (c *Coder) dense(dst, src []byte) (body []byte, count int32, newest int64, 
 	return dst[:at], count, newest, nil
 }
 
-func (c *Coder) keepTime() bool { return c.opts.KeepAppendTime && c.in.HasLogAppendTime() }
+func (c *Coder) keepTime() bool {
+	return c.opts.KeepAppendTime && c.in.Magic() > 0 && c.in.HasLogAppendTime()
+}
 
-// baseTime is what the timestamp deltas of what goes out count from.
-func (c *Coder) baseTime() int64 {
-	if c.keepTime() {
-		return c.in.MaxTimestamp()
+// note says that the record with this offset has n others in front of it.
+func (c *Coder) note(offset int64, n int32) {
+	if i := len(c.whole) - 1; i >= 0 && offset == c.whole[i].Src+int64(c.whole[i].N) {
+		c.whole[i].N++
+	} else {
+		c.whole = append(c.whole, Run{Src: offset, Delta: n, N: 1})
 	}
-	return c.in.BaseTimestamp()
 }
 
 // pack makes a batch of body, or several. first is the number of records in front of it.
@@ -210,7 +219,7 @@ func (c *Coder) repack(body []byte, count, first, less int32) error {
 			panic("BUG: own records: " + err.Error())
 		}
 		src = src[size:]
-		newest = max(newest, c.baseTime()+r.time)
+		newest = max(newest, c.first+r.time)
 		r.delta -= less
 		at += r.put(body[at:])
 	}
@@ -240,9 +249,9 @@ func (c *Coder) emit(payload []byte, count, first int32, newest int64) {
 	be.PutUint32(b[8:], uint32(len(b)-12)) // length
 	be.PutUint32(b[12:], math.MaxUint32)   // leader epoch -1
 	b[16] = 2                              // magic
-	be.PutUint16(b[21:], uint16(c.in.Attributes())&^sourceBits|uint16(c.codec))
+	be.PutUint16(b[21:], c.bits|uint16(c.codec))
 	be.PutUint32(b[23:], uint32(count-1)) // last offset delta
-	be.PutUint64(b[27:], uint64(c.baseTime()))
+	be.PutUint64(b[27:], uint64(c.first))
 	be.PutUint64(b[35:], uint64(newest)) // max timestamp
 	be.PutUint64(b[43:], math.MaxUint64) // producer id -1
 	be.PutUint16(b[51:], math.MaxUint16) // producer epoch -1

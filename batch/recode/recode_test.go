@@ -266,10 +266,6 @@ func TestRefused(t *testing.T) {
 	flipped.Bytes()[70] ^= 1
 	unknown := good
 	unknown.codec = 6
-	legacy := make([]byte, 12+22)
-	legacy[11], legacy[16] = 22, 1
-	binary.BigEndian.PutUint32(legacy[12:], crc32.ChecksumIEEE(legacy[16:]))
-	old, _, _ := batch.Scan(nil, nil, legacy)
 	control := good
 	control.attributes = 0x20
 	twice := slices.Clone(good.recs)
@@ -283,7 +279,6 @@ func TestRefused(t *testing.T) {
 		want error
 	}{
 		{"checksum", flipped, Options{}, batch.ErrCRC},
-		{"format 1", old[0], Options{}, ErrFormat},
 		{"codec 6", unknown.sealed(t, raw, 3), Options{}, ErrCodec},
 		{"control", control.batch(t), Options{}, ErrRecords},
 		{"count too small", good.sealed(t, raw, 2), Options{}, ErrRecords},
