@@ -42,13 +42,16 @@ func (m *Machine) Deliver(d Delivery, now time.Time) {
 	if m.filter != nil {
 		m.filter.reset(d.Aborted)
 	}
-	from := m.read
-	for _, b := range d.Batches {
+	for i, b := range d.Batches {
 		if d.Gen != m.gen {
 			b.Release() // one before it sent us back
 			continue
 		}
-		m.take(b, from, now)
+		var behind *batch.Batch
+		if i+1 < len(d.Batches) {
+			behind = &d.Batches[i+1]
+		}
+		m.take(b, behind, now)
 	}
 	if m.held >= m.mayHold {
 		m.hold()
@@ -62,50 +65,37 @@ func (m *Machine) release0(bs []batch.Batch) {
 	}
 }
 
-// take puts one delivered batch in line, if it is the next. begun is where its response began.
-func (m *Machine) take(b batch.Batch, begun int64, now time.Time) {
+// take puts one delivered batch in line, if it is the next. behind is the one after it in its response, nil for none.
+func (m *Machine) take(b batch.Batch, behind *batch.Batch, now time.Time) {
 	next := b.NextOffset()
 	aborted := m.filter.drops(b) // also for what is not taken: a marker closes its transaction
-	if m.blocked != NoReason || next <= begun {
-		b.Release() // behind a batch that stops us, or read before
+	if m.blocked != NoReason {
+		b.Release() // behind a batch that stops us
 		return
 	}
-	if m.hw >= 0 && next > m.hw && m.ahead != m.read {
-		// A broker notes the high watermark before it reads, and reads up to the one that stands then (Partition.scala,
-		// readRecords). The next answer's is not below it, so a sound batch passes the second time.
-		b.Release()
-		m.ahead = m.read
-		m.seek(m.read, m.readEpoch)
-		return
-	}
-	if m.hw >= 0 && next > m.hw {
-		// The first 16 bytes lie outside the checksum; an offset that was damaged must not make us jump.
-		m.detail = fmt.Sprintf("batch at source offsets %d-%d, the log ends at %d", b.BaseOffset(), next-1, m.hw)
-		b.Release()
-		m.block(CorruptReason, now)
-		return
-	}
-	from := m.read
-	if b.BaseOffset() < m.read && (m.read != m.loose || next <= m.read) {
-		// A fetch may begin inside a batch, but all our positions are ends of batches: this is another log, or a damaged offset.
-		m.detail = fmt.Sprintf("batch at source offsets %d-%d, expected %d", b.BaseOffset(), next-1, m.read)
-		b.Release()
-		m.block(OverlapReason, now)
-		return
-	}
-	if b.BaseOffset() < m.read && m.inside != b.BaseOffset() {
-		// The start lies inside this batch, whose head is cut off. That goes by an offset outside the checksum: it is read twice.
-		m.inside = b.BaseOffset()
+	was := m.sighted
+	if m.doubted(b, behind) {
 		b.Release()
 		m.seek(m.read, m.readEpoch)
 		return
 	}
-	m.read, m.readEpoch, m.ahead = next, b.LeaderEpoch(), -1
+	base, from := b.BaseOffset(), m.read
+	if why, reason := m.misplaced(b, behind, was); reason != NoReason {
+		m.detail = fmt.Sprintf("batch at source offsets %d-%d, %s", base, next-1, why)
+		b.Release()
+		m.block(reason, now)
+		return
+	}
+	if next <= m.read {
+		b.Release() // read before
+		return
+	}
+	m.read, m.readEpoch, m.sighted = next, b.LeaderEpoch(), nil
 	m.held += int64(b.Size())
 	var r *recoding
 	if !droppable(b, aborted) {
 		if plan, ok := m.planFor(b, from); ok {
-			r = &recoding{plan: plan, base: max(b.BaseOffset(), from), next: next, epoch: b.LeaderEpoch()}
+			r = &recoding{plan: plan, base: max(base, from), next: next, epoch: b.LeaderEpoch()}
 			m.toRecode++
 		}
 	}
@@ -157,7 +147,9 @@ func (m *Machine) SourceBounds(start, end int64, now time.Time) {
 		m.detail = fmt.Sprintf("the source's log ends at %d, %d was read", end, m.read)
 		m.block(TruncatedReason, now)
 	default:
-		m.seek(m.read, m.readEpoch) // the bounds moved meanwhile: ask again
+		// The bounds moved meanwhile, or the leader does not know our epoch, which it then answers with the same code (Partition.scala,
+		// readRecords): without it.
+		m.seek(m.read, -1)
 	}
 }
 

@@ -38,10 +38,9 @@ type Machine struct {
 	doubtful bool           // something sent may have been appended
 	failed   bool           // the stream returned something: wait for the rest, then resolve
 	loose    int64          // at this position, and no other, a batch may begin before it: its head is cut off
-	inside   int64          // where the batch began that did so, -1 for none: it has to be read a second time
 	toRecode int            // pending batches that have to be re-encoded and were not asked for
 	recoding int            // under way
-	ahead    int64          // the position whose next batch was seen beyond the high watermark, -1 for none
+	sighted  *sighting      // what looked odd at the position that is read from, nil for nothing
 	jump     int64          // retention took what lay before this offset and may have been sent: no walk leads over it; 0 for none
 	refusal  Reason
 	blocked  Reason // the next batch cannot be forwarded: park once the window is empty
@@ -85,7 +84,7 @@ func (m *Machine) doubts() *evidence {
 // hold the identity's state. shared says that others are known to write to the target partition.
 func NewMachine(opts *Options, id batch.Identity, at Position, shared bool, now time.Time) *Machine {
 	m := &Machine{opts: opts, mayHold: opts.HeldBytes, id: id, shared: shared, ack: at, whole: at, tip: at, sentSeq: at.Seq, read: at.Src, readEpoch: at.SrcEpoch, alone: true, loose: at.Src,
-		ahead: -1, inside: -1, hw: -1, lso: -1, logStart: -1, since: now, shut: now}
+		hw: -1, lso: -1, logStart: -1, since: now, shut: now}
 	m.gen = 1
 	m.act(Action{Kind: OpenSink})
 	m.act(Action{Kind: Seek, Src: at.Src, Epoch: at.SrcEpoch, Gen: m.gen})

@@ -119,7 +119,10 @@ func (f *fetcher) part(place asked, p *part, resp cluster.Response) {
 		last := batches[len(batches)-1]
 		x.density = bytesOf(batches) / max(last.NextOffset()-batches[0].BaseOffset(), 1)
 		x.offset, x.epoch = last.NextOffset(), last.LeaderEpoch()
-		x.maxBytes = int32(s.opts.PartitionBytes)
+		if x.maxBytes > int32(s.opts.PartitionBytes) {
+			x.maxBytes = int32(s.opts.PartitionBytes)
+			s.claimed.Store(0) // it came, or a bit had flipped in its length
+		}
 		x.misses = 0
 		x.lastData = time.Now()
 		for _, b := range batches {
@@ -153,7 +156,7 @@ func (f *fetcher) part(place asked, p *part, resp cluster.Response) {
 		}
 		// The batch ahead is larger than what was asked for: ask for all of it.
 		x.maxBytes = max(x.maxBytes, int32(n))
-		s.largest.Store(max(s.largest.Load(), n))
+		s.claimed.Store(max(s.claimed.Load(), n))
 		x.changedLocked()
 		if f.quiet {
 			f.removeLocked(x)

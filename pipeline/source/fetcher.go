@@ -158,7 +158,7 @@ func (f *fetcher) serve(ctx context.Context, conn *cluster.Conn) (served bool, e
 		if f.quiet {
 			want = min(want, int64(f.source.opts.PartitionBytes))
 		}
-		reserved, err := f.source.credit.Reserve(ctx, pinned(want, f.source.largest.Load()))
+		reserved, err := f.source.credit.Reserve(ctx, pinned(want, max(f.source.largest.Load(), f.source.claimed.Load())))
 		if err != nil {
 			return served, context.Cause(ctx)
 		}

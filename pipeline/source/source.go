@@ -55,6 +55,7 @@ type Source struct {
 	refresh  chan struct{}
 	fatal    chan error
 	largest  atomic.Int64 // the largest batch seen
+	claimed  atomic.Int64 // what a header says of a batch that is larger than was asked for, until it has come; 0 for none
 	fetches  atomic.Int64
 	bytes    atomic.Int64
 	throttle atomic.Int64 // milliseconds of silence that brokers asked for
