@@ -30,6 +30,9 @@ type codecs struct {
 	ratio  [5]int // of the last batch by codec, rounded up: the first guess for the next
 }
 
+// zstdBlock is the most bytes that one block of zstd decodes to.
+const zstdBlock = 128 << 10
+
 // maxRatio bounds the guess: one batch of zeros must not make the next ones ask for the whole limit.
 const maxRatio = 32
 
@@ -101,7 +104,8 @@ func (c *Coder) decodeInto(codec batch.Codec, dst, src []byte) (out []byte, full
 			}
 		}
 		out, err = c.unzstd.DecodeAll(src, dst)
-		if errors.Is(err, zstd.ErrDecoderSizeExceeded) {
+		// Where a block does not fit, the decoder blames the block: what counts then is the room that it had.
+		if errors.Is(err, zstd.ErrDecoderSizeExceeded) || err != nil && cap(dst)-len(out) < zstdBlock {
 			return nil, true, nil
 		}
 		return out, false, err

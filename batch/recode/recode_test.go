@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"pgregory.net/rapid"
@@ -323,6 +324,55 @@ func TestLimitForDecoding(t *testing.T) {
 		}
 		if n := pool.InUse(); n != 0 {
 			t.Errorf("%s: %d bytes were not released", codec, n)
+		}
+	}
+}
+
+// A zstd frame that does not say how much is in it, as the Java client writes them, is decoded whatever room was tried first. Damage
+// in it is told from too little room.
+func TestZstdWithoutSize(t *testing.T) {
+	var frame bytes.Buffer
+	w, err := zstd.NewWriter(&frame, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 10; n < 1<<20; n = n*3/2 + 1 {
+		s := source{codec: batch.Zstd, first: 1, recs: []rec{{Time: 1, Value: bytes.Repeat([]byte("of many characters, 0123456789"), n/30+1)[:n]}}}
+		raw := rawRecords(s.recs, 0, 1)
+		frame.Reset()
+		w.Reset(&frame)
+		for part := range slices.Chunk(raw, len(raw)/2+1) {
+			if _, err := w.Write(part); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Flush(); err != nil { // without it a short frame says its size
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var head zstd.Header
+		if err := head.Decode(frame.Bytes()); err != nil || head.HasFCS {
+			t.Fatalf("%d bytes: the frame says its size, or %v", n, err)
+		}
+		in := s.sealed(t, slices.Clone(frame.Bytes()), 1)
+		pool := batch.NewPool(0)
+		for _, limit := range []int{4 << 20, len(raw)} { // with the least room that is enough, too
+			outs, err := NewCoder(pool, limit).Rewrite(in, Options{})
+			if err != nil {
+				t.Fatalf("%d bytes in %d, limit %d: %v", n, frame.Len(), limit, err)
+			}
+			check(t, outs, s.recs, s, Options{})
+			release(outs)
+		}
+		if _, err := NewCoder(pool, len(raw)-1).Rewrite(in, Options{}); !errors.Is(err, ErrDecoded) {
+			t.Errorf("%d bytes with a byte less: %v, want ErrDecoded", n, err)
+		}
+		damaged := slices.Clone(frame.Bytes())
+		damaged[len(damaged)-5] ^= 0xff
+		if _, err := NewCoder(pool, 4<<20).Rewrite(s.sealed(t, damaged, 1), Options{}); !errors.Is(err, ErrRecords) {
+			t.Errorf("%d bytes, damaged: %v, want ErrRecords", n, err)
 		}
 	}
 }
