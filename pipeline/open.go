@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -169,8 +170,14 @@ func newProducerID(ctx context.Context, c *cluster.Cluster) (int64, error) {
 	if err == nil {
 		err = kerr.ErrorForCode(resp.ErrorCode)
 	}
+	if errors.Is(err, kerr.ClusterAuthorizationFailed) {
+		err = fmt.Errorf("%w: kferry needs WRITE on a target topic, or IDEMPOTENT_WRITE on the cluster", err)
+	}
+	if err == nil && resp.ProducerID < 0 {
+		err = fmt.Errorf("%w: producer id %d", cluster.ErrProtocol, resp.ProducerID)
+	}
 	if err != nil {
-		return 0, fmt.Errorf("take a producer id from %s: %w: kferry needs WRITE on a target topic, or IDEMPOTENT_WRITE on the cluster", c.Alias(), err)
+		return 0, fmt.Errorf("take a producer id from %s: %w", c.Alias(), err)
 	}
 	return resp.ProducerID, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -15,6 +14,9 @@ const (
 	Latest   int64 = -1 // the high watermark, with read_committed the last stable offset
 	Earliest int64 = -2 // the log start
 )
+
+// SoundOffset says whether an offset that a peer names can be one: not negative, and not so large that counting on from it overflows.
+func SoundOffset(offset int64) bool { return offset >= 0 && offset < 1<<62 }
 
 // Place is one partition of a topic.
 type Place struct {
@@ -102,7 +104,11 @@ func (c *Cluster) offsets(ctx context.Context, places []Place, at int64, committ
 					continue
 				}
 				// Version 0 has a list instead; no broker that Fetch 4 and Produce 3 speak to is that old.
-				found[place] = Offset{Offset: min(p.Offset, math.MaxInt64-1)}
+				if !SoundOffset(p.Offset) && (p.Offset != -1 || at < 0) {
+					found[place] = Offset{Offset: -1, Err: c.offsetError(t.Topic, p.Partition, fmt.Errorf("%w: offset %d", ErrProtocol, p.Offset))}
+					continue
+				}
+				found[place] = Offset{Offset: p.Offset}
 			}
 		}
 	}

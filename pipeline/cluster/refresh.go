@@ -14,6 +14,9 @@ import (
 // refreshInterval is the least time between two metadata requests.
 const refreshInterval = 100 * time.Millisecond
 
+// lagging is how long brokers are taken to lag behind what is known. After that what is known was damaged, or the cluster is another one.
+const lagging = 30 * time.Second
+
 // refresher lets the callers of Refresh share their requests.
 type refresher struct {
 	turn    chan struct{} // holds one token: who has it may ask
@@ -23,6 +26,7 @@ type refresher struct {
 	done uint64 // the number of the last request that ended by itself, and
 	err  error  // how
 	last time.Time
+	back time.Time // since when answers tell lower leader epochs than are known; zero while they do not
 }
 
 func newRefresher() *refresher {
@@ -72,7 +76,7 @@ func (c *Cluster) ask(ctx context.Context) error {
 	}
 	c.logins.judge(ctx, nil)
 	was := c.topology.Load()
-	now, err := was.next(resp)
+	now, err := c.refresh.base(was, resp, time.Now()).next(resp)
 	if err != nil {
 		return fmt.Errorf("read metadata of %s: %w", c.cfg.Alias, err)
 	}
@@ -81,6 +85,22 @@ func (c *Cluster) ask(ctx context.Context) error {
 		close(was.changed)
 	}
 	return nil
+}
+
+// base is the snapshot that an answer is put on: the last one, or one without topics where answers go back behind it for too long.
+func (r *refresher) base(was *Topology, m *kmsg.MetadataResponse, now time.Time) *Topology {
+	switch {
+	case !was.ahead(m):
+		r.back = time.Time{}
+	case r.back.IsZero():
+		r.back = now
+	case now.Sub(r.back) > lagging:
+		r.back = time.Time{}
+		forgetful := newTopology()
+		forgetful.Version, forgetful.ClusterID = was.Version, was.ClusterID
+		return forgetful
+	}
+	return was
 }
 
 // explainWith finds out what is wrong where franz-go only knows that the connection ended, or not which connection it was.

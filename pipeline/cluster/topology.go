@@ -157,6 +157,22 @@ func (topic *Topic) keepNewer(known *Topic) {
 	}
 }
 
+// ahead says whether m tells a lower leader epoch than is known of a topic that is the same.
+func (t *Topology) ahead(m *kmsg.MetadataResponse) bool {
+	for i := range m.Topics {
+		answer := &m.Topics[i]
+		if answer.Topic == nil || answer.ErrorCode != 0 {
+			continue
+		}
+		for _, p := range answer.Partitions {
+			if was, ok := t.Leader(*answer.Topic, p.Partition); ok && t.Topics[*answer.Topic].ID == answer.TopicID && p.LeaderEpoch >= 0 && p.LeaderEpoch < was.LeaderEpoch {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (t *Topology) equal(o *Topology) bool {
 	return o.Version > 0 && t.ClusterID == o.ClusterID && t.Controller == o.Controller && maps.Equal(t.Brokers, o.Brokers) &&
 		maps.EqualFunc(t.Topics, o.Topics, func(a, b *Topic) bool {

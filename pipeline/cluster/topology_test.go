@@ -108,6 +108,38 @@ func TestTopology(t *testing.T) {
 }
 
 // A moved leader shows after a Refresh, and wakes who waits for a change.
+// A leader epoch that was damaged on its way is not known for ever: once answers have gone back behind it for long enough, they count.
+func TestDamagedEpoch(t *testing.T) {
+	r := newRefresher()
+	now := time.Now()
+	topo := after(t, newTopology(), metadata("orders", 7, Partition{1, 1<<31 - 1}, Partition{2, 5}))
+	tell := func(m *kmsg.MetadataResponse, want Partition) {
+		t.Helper()
+		topo = after(t, r.base(topo, m, now), m)
+		if p, _ := topo.Leader("orders", 0); p != want {
+			t.Fatalf("got %+v, want %+v", p, want)
+		}
+	}
+	sane := metadata("orders", 7, Partition{1, 6}, Partition{2, 5})
+	version := topo.Version
+	tell(sane, Partition{1, 1<<31 - 1})
+	now = now.Add(lagging)
+	tell(sane, Partition{1, 1<<31 - 1})
+	now = now.Add(time.Second)
+	tell(sane, Partition{1, 6})
+	if topo.Version != version+1 {
+		t.Fatalf("version %d after %d", topo.Version, version)
+	}
+	// One that only lags for a moment never counts.
+	old := metadata("orders", 7, Partition{2, 3}, Partition{2, 5})
+	for range 3 {
+		tell(old, Partition{1, 6})
+		now = now.Add(lagging)
+		tell(sane, Partition{1, 6})
+		now = now.Add(lagging)
+	}
+}
+
 func TestLeaderMove(t *testing.T) {
 	f := fake(t, kfake.NumBrokers(3), kfake.SeedTopics(1, "orders"))
 	c := open(t, Config{Bootstrap: f.ListenAddrs()})

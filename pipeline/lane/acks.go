@@ -12,7 +12,7 @@ func (m *Machine) Complete(c Completion, now time.Time) {
 	if m.window.sent == 0 {
 		panic("BUG: lane: completion without a send")
 	}
-	if !m.failed && c.Outcome == Acked && c.Base >= m.ack.Dst {
+	if !m.failed && c.Outcome == Acked && c.Base >= m.ack.Dst && cluster.SoundOffset(c.Base) {
 		m.acked(c)
 		m.step(now)
 		return
@@ -21,7 +21,7 @@ func (m *Machine) Complete(c Completion, now time.Time) {
 		m.failed = true
 		m.refusal = NoReason
 		switch {
-		case c.Outcome == Acked && c.Base >= 0:
+		case c.Outcome == Acked && cluster.SoundOffset(c.Base):
 			// Below what was acknowledged: this is not the log that we wrote.
 			m.refusal = TargetLostReason
 			m.detail = fmt.Sprintf("a batch was appended at target offset %d, %d was acknowledged before", c.Base, m.ack.Dst)

@@ -184,7 +184,11 @@ func (l *looker) ends(ctx context.Context, broker int32, qs []*question) {
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {
 			for _, q := range asked[place{t.Topic, p.Partition}] {
-				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				err := kerr.ErrorForCode(p.ErrorCode)
+				if err == nil && !cluster.SoundOffset(p.Offset) {
+					err = fmt.Errorf("%w: offset %d", cluster.ErrProtocol, p.Offset)
+				}
+				if err != nil {
 					q.err = fmt.Errorf("ask for the end of %s/%d on %s: %w", t.Topic, p.Partition, l.sink.cluster.Alias(), err)
 				} else {
 					q.result.End = p.Offset
